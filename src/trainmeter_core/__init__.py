@@ -1,0 +1,5 @@
+"""trainmeter: where training FLOPs go and how well GPUs are used, published into the tracker already in use."""
+
+from .version import __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,1 @@
+"""Dense peaks, clocks and bandwidth of devices, with a source per row."""

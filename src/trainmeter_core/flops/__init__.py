@@ -1,0 +1,1 @@
+"""FLOPs conventions: training FLOPs of a batch under each named way of counting."""

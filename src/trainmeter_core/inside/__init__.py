@@ -1,0 +1,1 @@
+"""The agent: what runs inside each training interpreter; standard library only."""

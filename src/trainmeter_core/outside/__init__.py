@@ -1,0 +1,1 @@
+"""What runs in tm's own process: launching, sampling, draining, serving."""

@@ -1,0 +1,1 @@
+"""The run passport: build, schema and renderings; pure functions."""

@@ -1,0 +1,15 @@
+"""The one place that imports pluggy: inside a trainer it is a private copy, so that the user's own pluggy stays theirs."""
+
+from __future__ import annotations
+
+import sys
+
+# The agent's loader registers tm's pluggy under this name; a user's own `import pluggy` never meets it.
+PRIVATE_NAME = "_trainmeter_pluggy"
+
+if PRIVATE_NAME in sys.modules:
+    pluggy = sys.modules[PRIVATE_NAME]
+else:
+    import pluggy  # type: ignore[no-redef]
+
+__all__ = ["PRIVATE_NAME", "pluggy"]

@@ -1,0 +1,111 @@
+"""What a tracker adapter can do: the hooks that trainmeter calls, and where, how often and on which thread.
+
+An adapter is a module with functions marked `@hookimpl`, registered through the entry-point group ``trainmeter``.
+It implements what it needs. A hook that raises costs only its own adapter: the failure is counted and reported at the
+end of the run. Wrapper implementations are refused, because each adapter is called alone.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol
+
+from ._pluggy import pluggy
+
+PROJECT = "trainmeter"
+GROUP = "trainmeter"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+Undo = Callable[[], None]
+"""Takes a tap out again: afterwards every patched object is, by identity, what it was."""
+
+
+class Check(NamedTuple):
+    """One line of `tm doctor`."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str = ""
+
+
+class AgentFace(Protocol):
+    """What an adapter may ask of the agent inside the trainer. Every method is cheap and never raises."""
+
+    def logging(self) -> Any:
+        """A context manager around the user's own tracker call: its time is counted as ``time/logging``."""
+
+    def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
+        """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
+
+    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
+        """The series to publish now, names with prefix, finite values only; None when less than a second has passed
+        since the last row that any adapter took, or nothing new was measured. ``final`` waives the second."""
+
+    def passport(self) -> Optional[Dict[str, Any]]:
+        """The passport of the run so far, as the JSON object that docs/passport.md describes."""
+
+    def publishes_to(self, tracker: str, **where: str) -> None:
+        """Tell once, for `tm` and the run log, where the run can be looked at (log directory, run id, URL)."""
+
+    def guard(self, site: str) -> Any:
+        """A context manager that keeps every Exception of ours from the user's program, counts it under the site's
+        name, and lets the site rest after a few."""
+
+
+class Hooks:
+    """The specifications; pluggy reads their names and signatures."""
+
+    @hookspec
+    def tracker_modules(self) -> List[str]:  # type: ignore[empty-body]
+        """Names of the modules whose import installs this adapter's tap.
+
+        Process: trainer. Thread: the importing one. Rate: once. Returns: exact dotted names, never a pattern.
+        """
+
+    @hookspec
+    def install_tap(self, module: ModuleType, agent: AgentFace) -> Undo:  # type: ignore[empty-body]
+        """Tap the tracker's own calls, by attributes of its classes, right after its module was executed.
+
+        Process: trainer. Thread: the importing one. Rate: once per module. Returns: the undo.
+        """
+
+    @hookspec
+    def finish(self, agent: AgentFace) -> None:
+        """Publish the last row and the passport, in two seconds at the most; also called when the user's own closing
+        call never came.
+
+        Process: trainer. Thread: main, at exit. Rate: once. Returns: nothing.
+        """
+
+    @hookspec(firstresult=True)
+    def open_run(self, ref: str) -> Optional[Any]:
+        """Read a run from the tracker alone.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
+        reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.
+        """
+
+    @hookspec
+    def write_rows(self, directory: str, rows: Iterable[Mapping[str, float]]) -> Optional[str]:
+        """Write rows (each with ``trainmeter/step`` and ``wall_time``) as files that the tracker's viewer opens, for a
+        run that has no tracker of its own; the rows may be a live stream.
+
+        Process: tm. Thread: main. Rate: once per run. Returns: the command that opens them, or None.
+        """
+
+    @hookspec
+    def doctor(self) -> List[Check]:  # type: ignore[empty-body]
+        """Say whether the tracker is here, in which version, and whether the tap fits it.
+
+        Process: tm, in the trainer's interpreter. Thread: main. Rate: once per command. Returns: checks.
+        """
+
+    @hookspec(firstresult=True)
+    def where(self, tracker: str, place: Mapping[str, str]) -> Optional[str]:
+        """One line saying how to look at a run that `AgentFace.publishes_to` announced.
+
+        Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
+        """

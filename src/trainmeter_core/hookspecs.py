@@ -8,7 +8,7 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol
 
 from ._pluggy import pluggy
 
@@ -55,6 +55,19 @@ class AgentFace(Protocol):
         name, and lets the site rest after a few."""
 
 
+class LocalWriter(Protocol):
+    """Writes a run's series for a viewer that needs no server, while the run goes on."""
+
+    command: str
+    """How to open what was written, as a shell command."""
+
+    def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
+        """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
+
+    def close(self, passport_markdown: Optional[str]) -> None:
+        """Write the passport, flush and close."""
+
+
 class Hooks:
     """The specifications; pluggy reads their names and signatures."""
 
@@ -88,12 +101,11 @@ class Hooks:
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.
         """
 
-    @hookspec
-    def write_rows(self, directory: str, rows: Iterable[Mapping[str, float]]) -> Optional[str]:
-        """Write rows (each with ``trainmeter/step`` and ``wall_time``) as files that the tracker's viewer opens, for a
-        run that has no tracker of its own; the rows may be a live stream.
+    @hookspec(firstresult=True)
+    def open_local(self, directory: str) -> Optional[LocalWriter]:
+        """Open files in the given directory for a run that has no tracker of its own.
 
-        Process: tm. Thread: main. Rate: once per run. Returns: the command that opens them, or None.
+        Process: tm. Thread: main. Rate: once per run. Returns: a writer, or None when the library for it is missing.
         """
 
     @hookspec

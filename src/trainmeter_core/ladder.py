@@ -255,8 +255,8 @@ _MEANING: dict[tuple[str, str], _Meaning] = {
         loss="The tensor cores did {:.0f} points more than the count of model FLOPs with recomputation: padding of "
         "matrix tiles (look at dimensions that are not multiples of 128), kernels that the count leaves out, or the peak of "
         "a faster number format than the one that ran.",
-        rise="The count of FLOPs is {:.0f} points above what the tensor cores did: it counts too much (experts that do "
-        "not run, for example), or the peak is not that of the number format that ran.",
+        rise="The count of FLOPs is {:.0f} points above what the tensor cores did: it counts too much (experts that "
+        "do not run, for example), or the peak is not that of the number format that ran.",
     ),
     ("5_hfu", "6_mfu"): _Meaning(
         loss="{:.0f} points are recomputed activations or a difference between conventions: try less activation "
@@ -266,7 +266,7 @@ _MEANING: dict[tuple[str, str], _Meaning] = {
     ("4_ofu", "6_mfu"): _Meaning(
         loss="The tensor cores did {:.0f} points more than the model's FLOPs: recomputed activations, padding of matrix "
         "tiles, or kernels that the convention leaves out.",
-        rise="MFU is {:.0f} points above what the tensor cores did: the convention counts too much, or the peak is "
-        "not that of the number format that ran.",
+        rise="MFU is {:.0f} points above what the tensor cores did: the convention counts too much, or the "
+        "peak is not that of the number format that ran.",
     ),
 }

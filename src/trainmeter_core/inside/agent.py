@@ -31,6 +31,9 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
+_REMEMBERED = ("process", "model", "tracker")
+
+
 class Agent:
     """State shared by the taps. Attributes are read and written by them directly: a method call a tap costs too much."""
 
@@ -46,6 +49,8 @@ class Agent:
         self.model: Optional[ModelTap] = None
         self.in_model = False
         self.undo: List[Tuple[str, Undo]] = []
+        self.told: Dict[str, Dict[str, Any]] = {}
+        """The newest event of the kinds that this process's own passport needs."""
 
         self.pending: List[Shape] = []
         """Shapes of training forwards whose backward has not run yet."""
@@ -69,6 +74,15 @@ class Agent:
         self.publishing: Optional[Publishing] = None
         self.root: Optional[Callable[[], Any]] = None
         self.finished = False
+        self._leave_mark()
+
+    def _leave_mark(self) -> None:
+        """Let `tm` know that the agent woke in this process, whether it trains or not."""
+        try:
+            os.close(os.open(os.path.join(self.spool, "agent-%d" % self.pid), os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError:
+            # tm and its spool are gone; nobody asks any more.
+            return
 
     # --- taps ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +116,10 @@ class Agent:
         """Append a rare event to the side file."""
         if self.side is None:
             self.side = SideFile(os.path.join(self.spool, self._file_name() + ".jsonl"))
-        self.side.write(kind, {"rank": self.identity.rank, "pid": self.pid, **fields})
+        event = {"rank": self.identity.rank, "pid": self.pid, **fields}
+        if kind in _REMEMBERED:
+            self.told[kind] = {"type": kind, **event}
+        self.side.write(kind, event)
 
     def _file_name(self) -> str:
         return "r%d-%d" % (self.identity.rank, self.pid)

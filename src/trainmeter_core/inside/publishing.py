@@ -68,6 +68,8 @@ class Publishing:
         self._losses_written = 0.0
         self._losses_changed = False
         self._published: Dict[str, Dict[str, str]] = {}
+        self._startup: Optional[Dict[str, Any]] = None
+        self._steady = _Steady(agent)
 
     # --- what the agent tells -----------------------------------------------------------------------------------
 
@@ -89,7 +91,9 @@ class Publishing:
         mine = self._seconds
         if startup:
             mine[span_clock.STARTUP] += sum(seconds)
+            self._startup = _steps_event(self._agent, wall_s, {"startup": wall_s}, batches, 1)
             return
+        self._steady.add(wall_s, seconds, batches)
         self._steps += 1
         self._rate_s += wall_s
         for kind, spent in enumerate(seconds):
@@ -139,16 +143,16 @@ class Publishing:
             if "loss" not in tag.lower() or tag.startswith(PREFIX) or value != value:
                 continue
             kept = self.losses.get(tag)
-            at = self._agent.steps
+            logged = (value, self._agent.steps)
             if kept is None:
                 if len(self.losses) >= _MOST_TAGS:
                     continue
-                self.losses[tag] = [1, (at, step, value), (at, step, value), (at, step, value)]
+                self.losses[tag] = [1, logged, logged, logged]
             else:
                 kept[0] += 1
-                kept[2] = (at, step, value)
-                if value < kept[3][2]:
-                    kept[3] = kept[2]
+                kept[2] = logged
+                if value < kept[3][0]:
+                    kept[3] = logged
             self._losses_changed = True
 
     def row(self, final: bool = False) -> Optional[Dict[str, float]]:
@@ -180,10 +184,23 @@ class Publishing:
         return row
 
     def passport(self) -> Optional[Dict[str, Any]]:
-        """The passport of the run so far, from this process's own memory."""
-        from .own_record import own_record
+        """The passport of the run so far, from this process's own memory; None before the first step."""
+        if self._startup is None:
+            return None
+        from .own_record import passport_so_far
 
-        return own_record(self._agent, self)
+        events = [*self._agent.told.values(), self._startup, self._steady.event()]
+        if self.losses:
+            events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
+        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
+
+    def _tags(self) -> Dict[str, Any]:
+        return {
+            "tags": {
+                tag: {"count": count, "first": list(first), "last": list(last), "best": list(best)}
+                for tag, (count, first, last, best) in self.losses.items()
+            }
+        }
 
     def _write_losses(self, force: bool) -> None:
         now = monotonic()
@@ -191,14 +208,49 @@ class Publishing:
             return
         self._losses_written = now
         self._losses_changed = False
-        tags = {}
-        for tag, (count, first, last, best) in self.losses.items():
-            tags[tag] = {
-                "count": count,
-                "first": {"step": first[0], "value": first[2]},
-                "last": {"step": last[0], "value": last[2]},
-                "best": {"step": best[0], "value": best[2]},
-            }
-        self._agent.event("losses", {"tags": tags})
+        self._agent.event("losses", self._tags())
 
 
+class _Steady:
+    """Sums over every step after the first."""
+
+    __slots__ = ("_agent", "batches", "seconds", "wall_s")
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.wall_s = 0.0
+        self.seconds = [0.0] * len(TIME_KINDS)
+        self.batches: Dict[Shape, int] = {}
+
+    def add(self, wall_s: float, seconds: List[float], batches: Dict[Shape, int]) -> None:
+        self.wall_s += wall_s
+        for kind, spent in enumerate(seconds):
+            self.seconds[kind] += spent
+        for shape, calls in batches.items():
+            self.batches[shape] = self.batches.get(shape, 0) + calls
+
+    def event(self) -> Dict[str, Any]:
+        steps = self._agent.steps - 1
+        return _steps_event(self._agent, self.wall_s, dict(zip(TIME_KINDS, self.seconds)), self.batches, steps)
+
+
+def _steps_event(
+    agent: Agent, wall_s: float, seconds: Dict[str, float], batches: Dict[Shape, int], steps: int
+) -> Dict[str, Any]:
+    """A `steps` record as the run log has it, summed by this process itself."""
+    return {
+        "type": "steps",
+        "rank": agent.identity.rank,
+        "pid": agent.pid,
+        "first": 1 if "startup" in seconds and steps == 1 else 2,
+        "last": agent.steps,
+        "n": steps,
+        "skipped": agent.skipped if steps > 1 else 0,
+        "tokens": sum(b * t * calls for (b, t, _), calls in batches.items()),
+        "samples": sum(b * calls for (b, _, _), calls in batches.items()),
+        "micro_batches": sum(batches.values()),
+        "wall_s": wall_s,
+        "time": seconds,
+        "batches": [[*shape, calls] for shape, calls in batches.items()],
+        "startup": seconds.keys() == {"startup"},
+    }

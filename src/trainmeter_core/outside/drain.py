@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -30,18 +31,21 @@ class _Window:
     wall_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    shortest: float = float("inf")
+    shortest: float = math.inf
     longest: float = 0.0
     end: float = 0.0
 
     def add(self, record: layout.StepRecord, shapes: dict[tuple[int, int, int], int]) -> None:
-        """Add one step."""
-        skipped = bool(record.flags & layout.FLAG_SKIPPED)
-        if not self.n and not self.skipped:
-            self.first = record.step
-        self.last = record.step
-        self.n += not skipped
-        self.skipped += skipped
+        """Add one step, or the tail after the last one, which is time and nothing else."""
+        if record.type == layout.STEP_RECORD:
+            skipped = bool(record.flags & layout.FLAG_SKIPPED)
+            if not self.n and not self.skipped:
+                self.first = record.step
+            self.last = record.step
+            self.n += not skipped
+            self.skipped += skipped
+            self.shortest = min(self.shortest, record.wall_s)
+            self.longest = max(self.longest, record.wall_s)
         self.tokens += record.tokens
         self.samples += record.samples
         self.micro_batches += record.micro_batches
@@ -51,8 +55,6 @@ class _Window:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
         for shape, calls in shapes.items():
             self.batches[shape] = self.batches.get(shape, 0) + calls
-        self.shortest = min(self.shortest, record.wall_s)
-        self.longest = max(self.longest, record.wall_s)
 
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
@@ -70,7 +72,7 @@ class _Window:
             "wall_s": self.wall_s,
             "time": seconds,
             "batches": [[*shape, calls] for shape, calls in self.batches.items()],
-            "step_time_s": [self.shortest, self.longest],
+            "step_time_s": [self.shortest, self.longest] if self.n or self.skipped else None,
             "startup": startup,
         }
 
@@ -200,9 +202,6 @@ class Drain:
                 start = _Window()
                 start.add(record, shapes)
                 self._emit_steps(reader, start.fields(startup=True), start.end)
-            elif record.type == layout.TAIL_RECORD:
-                window.add(record._replace(flags=layout.FLAG_SKIPPED), {})
-                window.skipped -= 1
             else:
                 window.add(record, shapes)
         if window.wall_s or window.n:
@@ -236,6 +235,14 @@ class Drain:
                 continue
             if isinstance(event, dict):
                 self._emit(event)
+
+    def agents(self) -> int:
+        """How many processes woke the agent, trainers or not."""
+        try:
+            return sum(name.startswith("agent-") for name in os.listdir(self.spool))
+        except OSError:
+            # The spool was removed from under us.
+            return len(self.rings)
 
     def close(self) -> None:
         """Unmap the rings."""

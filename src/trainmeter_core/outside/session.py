@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.meter import parse_budget
 from trainmeter_core.plugins import find_plugins
+from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
 
 from .drain import Drain, RingReader
@@ -18,7 +19,7 @@ from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
 from .spool import Spool
-from .summary import summary_lines
+from .summary import failure_line, nothing_seen, summary_line
 
 if TYPE_CHECKING:
     from .options import RunOptions
@@ -49,6 +50,9 @@ class Session:
 
     def __init__(self, options: RunOptions, argv: list[str]) -> None:
         self.options = options
+        self.argv = argv
+        self.agents = 0
+        self.passport: dict[str, Any] | None = None
         self.started = time.time()
         self._start = time.monotonic()
         given = {
@@ -120,6 +124,8 @@ class Session:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
             self.live.model(record["description"])
+            if record["description"].get("device") == "cpu":
+                self._records.append({"type": "hardware", "gpus": []})
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
         elif kind == "failure":
@@ -197,6 +203,7 @@ class Session:
     def _last_look(self) -> None:
         if self.drain is not None:
             self.drain.poll()
+            self.agents = self.drain.agents()
         if self._first_step_at is not None and not self._trackers:
             row = self.live.row()
             if row is not None and self.local.write(row, time.time()):
@@ -215,8 +222,7 @@ class Session:
         from trainmeter_core.passport.markdown import markdown
         from trainmeter_core.runlog.read import read_run
 
-        self.record = read_run(self.writer.directory)
-        self.passport: dict[str, Any] | None = build(self.record)
+        self.passport = build(read_run(self.writer.directory))
         text = markdown(self.passport)
         self.writer.write_passport(self.passport, text)
         self.local.close(text)
@@ -226,8 +232,14 @@ class Session:
             self._say(end.problem)
         if self.options.quiet:
             return
-        for line in summary_lines(self, end):
-            self._say(line)
+        if self.passport is not None and self._first_step_at is not None:
+            self._say(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+        elif not end.problem:
+            self._say(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
+        if self.writer.problem:
+            self._say(f"the run log stopped: {self.writer.problem}")
+        if self.failures:
+            self._say(failure_line(self.failures))
 
 
 def hardware_fields(described: dict[str, Any]) -> dict[str, Any]:

@@ -175,6 +175,7 @@ class ModelTap:
         description = describe(root)
         if autocast:
             description["autocast"] = autocast
+        description["device"] = _device(root)
         self.agent.event("model", {"description": description})
         self.agent.publish().model_found(description)
 
@@ -240,7 +241,7 @@ def _own(module: Any) -> Any:
 def _autocast_dtype(root: Any) -> str:
     """The dtype that autocast gives matrix products now, or an empty string where it is off."""
     torch = sys.modules["torch"]
-    device = next((p.device.type for p in root.parameters()), "cpu")
+    device = _device(root)
     try:
         if torch.is_autocast_enabled(device):
             return str(torch.get_autocast_dtype(device)).replace("torch.", "")
@@ -248,6 +249,10 @@ def _autocast_dtype(root: Any) -> str:
         # A device that autocast does not know.
         return ""
     return ""
+
+
+def _device(root: Any) -> str:
+    return next((str(p.device.type) for p in root.parameters()), "cpu")
 
 
 def _grad_enabled() -> bool:

@@ -202,8 +202,9 @@ class Agent:
             now = monotonic()
         elif self.model is not None and self.model.armed:
             self.model.settle(self, optimizer)
-        seconds = self.clock.take(now)
-        self.clock.set_base(span_clock.OTHER)
+        clock = self.clock
+        seconds = clock.take(now)
+        clock.set_base(span_clock.OTHER)
         if flags & FLAG_SKIPPED:
             self.skipped += 1
         else:

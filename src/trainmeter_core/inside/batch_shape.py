@@ -27,6 +27,14 @@ def batch_shape(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[Shape
     Token ids of shape (B, T) give B sequences of T tokens; a packed row (T,) is one sequence. Anything else (images,
     features) gives its first dimension as samples, with T = 0. T2 is the target's length where it has one of its own.
     """
+    if args:
+        # The common call, model(ids, targets), without a search.
+        first = args[0]
+        dtype = getattr(first, "dtype", None)
+        if dtype is not None and _is_integer.get(dtype):
+            dims = first.shape
+            if len(dims) == 2:  # noqa: PLR2004 - (B, T)
+                return (dims[0], dims[1], 0)
     if kwargs:
         for name in _TOKEN_NAMES:
             value = kwargs.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 
 from .. import ring_format as layout
 
@@ -12,6 +13,9 @@ if MYPY:
     from typing import Dict, List, Tuple
 
 _U32 = 0xFFFFFFFF
+
+_pack_record = layout.RECORD.pack_into
+_pack_totals = layout.TOTALS.pack_into
 
 
 class Ring:
@@ -49,11 +53,19 @@ class Ring:
     ) -> None:  # fmt: skip
         """Append one step; the check word goes last, so that a half-written record is never taken for a whole one."""
         position = self.records
-        layout.RECORD.pack_into(
-            self._map, layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE,
-            kind, flags, min(micro_batches, 0xFFFF), step & _U32, end, min(tokens, _U32), min(samples, _U32),
-            min(seq_len, _U32), min(target_len, _U32), *seconds, layout.check_word(position),
-        )  # fmt: skip
+        offset = layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE
+        check = (position ^ layout.CHECK) & _U32
+        try:
+            _pack_record(
+                self._map, offset, kind, flags, micro_batches, step, end, tokens, samples, seq_len, target_len,
+                *seconds, check,
+            )  # fmt: skip
+        except struct.error:
+            # A count beyond its field; the totals hold it whole.
+            _pack_record(
+                self._map, offset, kind, flags, min(micro_batches, 0xFFFF), step & _U32, end, min(tokens, _U32),
+                min(samples, _U32), min(seq_len, _U32), min(target_len, _U32), *seconds, check,
+            )  # fmt: skip
         self.records = position + 1
 
     def shapes(self, step: int, shapes: Dict[Tuple[int, int, int], int]) -> None:
@@ -74,9 +86,7 @@ class Ring:
 
     def totals(self, steps: int, skipped: int, tokens: int, samples: int, failures: int) -> None:
         """Publish the records written so far together with the sums that belong to them."""
-        layout.TOTALS.pack_into(
-            self._map, layout.TOTALS_OFFSET, self.records, steps, skipped, tokens, samples, failures
-        )
+        _pack_totals(self._map, layout.TOTALS_OFFSET, self.records, steps, skipped, tokens, samples, failures)
 
 
 def _reserve(descriptor: int, size: int) -> None:

@@ -256,8 +256,14 @@ def _device(root: Any) -> str:
 
 
 def _grad_enabled() -> bool:
-    torch = sys.modules["torch"]
-    return bool(torch.is_grad_enabled()) and not torch.is_inference_mode_enabled()
+    # Inference mode turns gradients off as well.
+    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
+    if _is_grad_enabled is None:
+        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
+    return _is_grad_enabled()
+
+
+_is_grad_enabled: Optional[Callable[[], bool]] = None
 
 
 def _never_compiling() -> bool:

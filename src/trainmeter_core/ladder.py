@@ -253,8 +253,8 @@ _MEANING: dict[tuple[str, str], _Meaning] = {
     ),
     ("4_ofu", "5_hfu"): _Meaning(
         loss="The tensor cores did {:.0f} points more than the count of model FLOPs with recomputation: padding of "
-        "matrix tiles (look at dimensions that are not multiples of 128), kernels that the count leaves out, or the peak "
-        "of a faster number format than the one that ran.",
+        "matrix tiles (look at dimensions that are not multiples of 128), kernels that the count leaves out, or the "
+        "peak of a faster number format than the one that ran.",
         rise="The count of FLOPs is {:.0f} points above what the tensor cores did: it counts too much (experts that "
         "do not run, for example), or the peak is not that of the number format that ran.",
     ),

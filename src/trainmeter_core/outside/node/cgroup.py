@@ -133,5 +133,5 @@ class ControlGroup:
         used = self._tree.number(folder, _MEMORY_USED[version])
         if used is None:
             return None
-        stat = table(self._tree.maybe(folder, "memory.stat") or "")
-        return float(max(0, used - stat.get(_MEMORY_DROPPABLE[version], 0)))
+        droppable = table(self._tree.maybe(folder, "memory.stat") or "").get(_MEMORY_DROPPABLE[version])
+        return None if droppable is None else float(max(0, used - droppable))

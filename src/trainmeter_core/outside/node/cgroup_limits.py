@@ -1,4 +1,4 @@
-"""The limits this process lives under: cores it may run on, processor quotas, memory limits, on every level above it."""
+"""What this process may use: cores, processor quotas and memory limits, on every level above it."""
 
 from __future__ import annotations
 

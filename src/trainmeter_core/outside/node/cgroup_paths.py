@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from .tree import Tree
 
 
+_ROOT, _POINT = 3, 4  # columns of mountinfo
+
+
 class Hierarchy(NamedTuple):
     """The group that holds this process, and all above it that can be seen.
 
@@ -33,8 +36,10 @@ def hierarchy(tree: Tree, controller: str) -> Hierarchy | None:
     """
     paths: dict[str, str] = {}
     for line in (tree.maybe("proc/self/cgroup") or "").splitlines():
-        _, names, path = line.split(":", 2)
-        paths.update(dict.fromkeys(names.split(","), path))
+        _, _, names_path = line.partition(":")
+        names, colon, path = names_path.partition(":")
+        if colon:
+            paths.update(dict.fromkeys(names.split(","), path))
     mounts = _mounts(tree)
     if controller in paths:
         for mount in mounts:
@@ -51,10 +56,11 @@ def _mounts(tree: Tree) -> list[_Mount]:
     found = []
     for line in (tree.maybe("proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind.startswith("cgroup"):
-            root, point = (word.replace(r"\040", " ") for word in before.split()[3:5])
-            found.append(_Mount(root, point, kind, frozenset(options.split(","))))
+        kind, _, source_options = after.partition(" ")
+        words = before.split()
+        if kind.startswith("cgroup") and len(words) > _POINT:
+            root, point = (word.replace(r"\040", " ") for word in words[_ROOT : _POINT + 1])
+            found.append(_Mount(root, point, kind, frozenset(source_options.partition(" ")[2].split(","))))
     return found
 
 

@@ -54,13 +54,10 @@ class FileSystems:
             values["node/shm_used_bytes"], values["node/shm_used_pct"] = shm
         return values
 
-    def shm_bytes(self) -> int | None:
-        """The size of /dev/shm."""
-        try:
-            at = self._statvfs(self._tree.path("dev/shm"))
-        except OSError:
-            return None
-        return at.f_blocks * at.f_frsize
+    def describe(self) -> dict[str, int]:
+        """`shm_bytes`: the size of /dev/shm; OSError when there is none."""
+        at = self._statvfs(self._tree.path("dev/shm"))
+        return {"shm_bytes": at.f_blocks * at.f_frsize}
 
     def _used(self, mount: str) -> tuple[float, float] | None:
         try:

@@ -51,10 +51,10 @@ class InfiniBand:
                 if state is None or "ACTIVE" in state:
                     yield device, port
 
-    def links(self) -> dict[str, str]:
-        """Port → its rate in the kernel's words, as `400 Gb/sec (4X NDR)`."""
+    def describe(self) -> dict[str, dict[str, str]]:
+        """`links`: port → its rate in the kernel's words, as `400 Gb/sec (4X NDR)`."""
         rates = {
             f"{device}_{port}": self._tree.maybe(_ROOM, device, "ports", port, "rate")
             for device, port in self.active_ports()
         }
-        return {port: rate for port, rate in rates.items() if rate}
+        return {"links": {port: rate for port, rate in rates.items() if rate}}

@@ -51,9 +51,9 @@ class Network:
                     values[name] = values.get(name, 0.0) + rate
         return values
 
-    def interfaces(self) -> list[str]:
-        """The interfaces that are watched."""
-        return list(self._counters())
+    def describe(self) -> dict[str, list[str]]:
+        """`interfaces`: those that are watched."""
+        return {"interfaces": list(self._counters())}
 
     def _counters(self) -> dict[str, list[int]]:
         rows = (line.partition(":") for line in self._tree.text("proc/net/dev").splitlines() if ":" in line)

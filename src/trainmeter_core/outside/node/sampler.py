@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .cgroup import ControlGroup
 from .cpu import Cpu
@@ -22,6 +23,8 @@ from .tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+_Told = TypeVar("_Told", bound="dict[str, Any]")
 
 
 class Subject(Protocol):
@@ -87,12 +90,13 @@ class NodeSampler:
         if not self._linux:
             return self._portable.describe()
         facts, self._described = describe_host(self._tree)
-        facts |= self._cgroup.describe()
-        shm = self._filesystems.shm_bytes()
-        if shm is not None:
-            facts["shm_bytes"] = shm
-        facts["interfaces"] = self._network.interfaces()
-        facts["links"] = self._infiniband.links()
+        for names, tell in (
+            (("usable_cores", "usable_memory_bytes"), self._cgroup.describe),
+            (("shm_bytes",), self._filesystems.describe),
+            (("interfaces",), self._network.describe),
+            (("links",), self._infiniband.describe),
+        ):
+            facts |= _guarded(tell, names, self._described)
         return facts
 
     def sample(self) -> dict[str, float]:
@@ -100,19 +104,9 @@ class NodeSampler:
         now = self._clock()
         values: dict[str, float] = {}
         for subject in self._subjects:
-            values |= self._ask(subject, now)
+            values |= _guarded(partial(subject.sample, now), subject.series, self._failed)
         values = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         self._seen.update("/".join(name.split("/", 2)[:2]) for name in values)
-        return values
-
-    def _ask(self, subject: Subject, now: float) -> dict[str, float]:
-        try:
-            values = subject.sample(now)
-        except Exception as error:  # noqa: BLE001  a file that vanished, or of a form no kernel had before
-            self._failed |= dict.fromkeys(subject.series, f"{type(error).__name__}: {error}")
-            return {}
-        for name in subject.series:
-            self._failed.pop(name, None)
         return values
 
     @property
@@ -132,3 +126,15 @@ class NodeSampler:
         # One of several, such as a network file system or a slow sensor, with the others known.
         gaps |= {name: reason for name, reason in missing.items() if name.count("/") > 1}
         return gaps
+
+
+def _guarded(work: Callable[[], _Told], names: Sequence[str], failed: dict[str, str]) -> _Told | dict[str, Any]:
+    """What `work` returns, or nothing and the error as the reason for each of `names` in `failed`."""
+    try:
+        told = work()
+    except Exception as error:  # noqa: BLE001  a file that vanished, or of a form no kernel had before
+        failed |= dict.fromkeys(names, f"{type(error).__name__}: {error}")
+        return {}
+    for name in names:
+        failed.pop(name, None)
+    return told

@@ -105,9 +105,10 @@ def _model(passport: Json) -> Rows:
     known = passport["model"]
     for name in ("total", "trainable", "active"):
         yield f"parameters, {name}", cell(known["parameters_" + name])
+    yield "family", _text(known["family"])
+    for name in ("layers", "width"):
+        yield name, "n/a" if known[name] is None else _plain(known[name]["value"])
     yield "shape taken from", _text(known["shape_source"])
-    for name, value in known["shape"].items():
-        yield escape(name), escape(str(value))
 
 
 def _data(passport: Json) -> Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.readings import Absent
 
@@ -94,24 +94,34 @@ def _ranks_seen(record: RunRecord) -> Any:
     return record.world_size if record.summed is not None else len(record.ranks)
 
 
-def model(record: RunRecord, formulas: Formulas | Absent, sheet: Sheet) -> Json:
-    """The model's description as the agent saw it, and the shape that the formulas take."""
-    shape = formulas if isinstance(formulas, Absent) else formulas.shape
-    source: Any = record.shape_source
-    if not isinstance(formulas, Absent):
-        source = formulas.shape_source
-    elif isinstance(source, Absent):
-        source = formulas
-    section: Json = {
-        "description": sheet.text("model.description", _description(record.model)),
-        "shape_source": sheet.text("model.shape_source", source),
+def model(description: dict[str, Any] | Absent, formulas: Formulas | Absent, sheet: Sheet) -> Json:
+    """The model's description as the agent saw it, and what the formulas read from it."""
+
+    def of_shape(name: str) -> Any:
+        return formulas if isinstance(formulas, Absent) else getattr(formulas.shape, name)
+
+    parameters = of_shape("parameters")
+    active = parameters if isinstance(parameters, Absent) else parameters - of_shape("inactive_parameters")
+    counts = {
+        "parameters_total": parameters,
+        "parameters_trainable": of_shape("trainable_parameters"),
+        "parameters_active": active,
     }
-    for name in ("total", "trainable", "active"):
-        count = shape if isinstance(shape, Absent) else getattr(shape, "parameters_" + name, Absent("not in the shape"))
-        field = "parameters_" + name
-        section[field] = sheet.number("model." + field, count, "parameters", COUNTED)
-    section["shape"] = _plain(shape)
-    return section
+    sizes = {"width": of_shape("width"), "layers": of_shape("layers")}
+    source = formulas if isinstance(formulas, Absent) else formulas.shape_source
+    if not isinstance(formulas, Absent) and formulas.shape.gap:
+        sheet.gap("model.shape_source", formulas.shape.gap)
+    return {
+        "description": sheet.text("model.description", _description(description)),
+        "shape_source": sheet.text("model.shape_source", source),
+        "family": sheet.text("model.family", _named(of_shape("family"))),
+        **sheet.numbers("model", counts, "parameters", COUNTED),
+        **sheet.numbers("model", sizes, "count", COUNTED),
+    }
+
+
+def _named(family: str | Absent) -> str | Absent:
+    return Absent("the model names none") if family == "" else family
 
 
 def _description(description: dict[str, Any] | Absent) -> dict[str, Any] | Absent:
@@ -120,13 +130,6 @@ def _description(description: dict[str, Any] | Absent) -> dict[str, Any] | Absen
     if len(json.dumps(description, default=str)) > LARGEST_DESCRIPTION:
         return Absent("longer than a passport may hold")
     return description
-
-
-def _plain(shape: Any) -> Json:
-    """The scalar fields of a shape, a dataclass or a named tuple, by name."""
-    names: Iterable[str] = getattr(shape, "_fields", ()) or getattr(shape, "__dataclass_fields__", ())
-    fields = {name: getattr(shape, name) for name in names}
-    return {name: value for name, value in fields.items() if isinstance(value, (bool, int, str))}
 
 
 def losses(record: RunRecord, sheet: Sheet) -> Json:

@@ -48,7 +48,7 @@ def _flops(passport: Json, part: str, formulas: Formulas | Absent) -> dict[str, 
         return {headline: Absent("not every step's batch was seen")}
     world_size = reading(passport, "hardware.world_size")
     seen = reading(passport, "hardware.ranks_seen")
-    flops: dict[str, Value] = dict(formulas.of_batches(tuple(row) for row in batches["rows"]))
+    flops: dict[str, Value] = dict(formulas.of_batches(batches["rows"]))
     if not isinstance(world_size, Absent) and not isinstance(seen, Absent) and 0 < seen < world_size:
         flops = {
             name: _exact(ratio(_times(f, world_size), seen), _times(f, world_size), seen) for name, f in flops.items()

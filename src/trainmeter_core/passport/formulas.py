@@ -1,36 +1,40 @@
-"""The seam to the FLOPs conventions: a model's description in, training FLOPs of any batch out."""
+"""The seam to the FLOPs conventions: a model's description in, training FLOPs of any batches out."""
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Union
 
 from trainmeter_core.readings import Absent
 
-Batches = Iterable[Tuple[int, int, int, int]]
 FlopsTable = Dict[str, Union[int, Absent]]
 
 
 class Formulas(NamedTuple):
-    """Every convention applied to one model. `of_batch` takes (sequences, sequence length, target length)."""
+    """Every convention applied to one model. `of_sequence` takes (sequence length, target length)."""
 
     headline: str
     shape: Any
     shape_source: str
-    of_batch: Callable[[int, int, int], Mapping[str, int | Absent]]
+    of_sequence: Callable[[int, int], Mapping[str, int | Absent]]
 
-    def of_batches(self, batches: Batches) -> FlopsTable:
-        """Training FLOPs under each convention, summed over entries of (sequences, length, target length, calls).
+    def of_batches(self, rows: Iterable[Sequence[int]]) -> FlopsTable:
+        """Training FLOPs under each convention, over rows of (sequences, length, target length, calls).
 
-        A convention that does not apply to one of the batches is Absent for all of them.
+        Every convention is linear in the sequences of equal lengths, so each pair of lengths is computed once.
+        A convention that does not apply to one of the lengths is Absent for all of them.
         """
+        sequences: dict[tuple[int, int], int] = {}
+        for many, seq_len, target_len, calls in rows:
+            if many * calls and seq_len:
+                sequences[seq_len, target_len] = sequences.get((seq_len, target_len), 0) + many * calls
         sums: FlopsTable = {}
-        for sequences, seq_len, target_len, calls in batches:
-            for name, flops in self.of_batch(sequences, seq_len, target_len).items():
+        for lengths, many in sequences.items():
+            for name, flops in self.of_sequence(*lengths).items():
                 before = sums.get(name, 0)
                 if isinstance(before, Absent):
                     continue
-                sums[name] = flops if isinstance(flops, Absent) else before + flops * calls
+                sums[name] = flops if isinstance(flops, Absent) else before + flops * many
         return sums
 
 
@@ -42,16 +46,18 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         flops = importlib.import_module("trainmeter_core.flops")
         shape_from = importlib.import_module("trainmeter_core.shape_from")
         model_shape = importlib.import_module("trainmeter_core.model_shape")
-        shaped = shape_from.shape_of(description)
-    except (ImportError, AttributeError):  # an agent's directory without the formulas
+    except ImportError:  # an agent's directory without the formulas
         return Absent("FLOPs conventions are not part of this installation")
+    try:
+        shaped = shape_from.shape_of(description)
+    except (KeyError, TypeError, ValueError, AttributeError):  # written by another version, or edited
+        return Absent("the model's description is not one that this version can read")
     if isinstance(shaped, Absent):
         return shaped
     shape, source = shaped
 
-    def of_batch(sequences: int, seq_len: int, target_len: int) -> Mapping[str, int | Absent]:
-        batch = model_shape.Batch(sequences, seq_len, target_len)
-        table: Mapping[str, int | Absent] = flops.all_training_flops(shape, batch)
+    def of_sequence(seq_len: int, target_len: int) -> Mapping[str, int | Absent]:
+        table: Mapping[str, int | Absent] = flops.all_training_flops(shape, model_shape.Batch(1, seq_len, target_len))
         return table
 
-    return Formulas(flops.HEADLINE, shape, source, of_batch)
+    return Formulas(flops.HEADLINE, shape, source, of_sequence)

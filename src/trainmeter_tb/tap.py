@@ -66,15 +66,16 @@ def install(module: ModuleType, agent: AgentFace, publisher: Publisher) -> Undo:
             return originals["close"](self, *args, **kwargs)
 
     active: list[bool] = [True]
-    taps: tuple[Callable[..., Any], ...] = (__init__, add_event, close)
-    for tap in taps:
-        setattr(cls, tap.__name__, tap)
+    # By our own names: a method that another tool wrapped may call itself anything.
+    taps: dict[str, Callable[..., Any]] = {"__init__": __init__, "add_event": add_event, "close": close}
+    for name, tap in taps.items():
+        setattr(cls, name, tap)
 
     def undo() -> None:
         active.clear()
-        for tap in taps:
+        for name, tap in taps.items():
             # Another tool may have wrapped ours since; then ours stays in its chain and only passes on.
-            if cls.__dict__.get(tap.__name__) is tap:
-                setattr(cls, tap.__name__, originals[tap.__name__])
+            if cls.__dict__.get(name) is tap:
+                setattr(cls, name, originals[name])
 
     return undo

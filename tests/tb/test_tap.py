@@ -301,3 +301,23 @@ def test_a_writer_whose_first_event_fails_keeps_the_users_error(tapped, agent, t
     assert not agent.failures
     assert without_event.value is not None
     writer.close()
+
+
+def test_a_method_that_another_tool_wrapped_is_tapped_and_restored(package, agent, tmp_path, monkeypatch):
+    """W&B's and others' wrappers call themselves as they like, and may come after ours as well."""
+    cls = package.module.EventFileWriter
+    first = cls.__dict__["add_event"]
+    monkeypatch.setattr(cls, "add_event", lambda self, event: first(self, event))
+    undo = plugin.install_tap(package.module, agent)
+    ours = cls.__dict__["add_event"]
+    monkeypatch.setattr(cls, "add_event", lambda self, event: ours(self, event))
+    writer = package.SummaryWriter(str(tmp_path))
+    agent.step()
+    writer.add_scalar("loss", 1.0, 1)
+    undo()
+    agent.step()
+    writer.add_scalar("loss", 1.0, 2)
+    writer.close()
+    plugin._publishers.clear()
+    assert [step for step, _row in reading.rows(tmp_path)] == [1]
+    assert [step for step, _value in reading.scalars(tmp_path, "loss")] == [1, 2]

@@ -219,11 +219,11 @@ class Session:
 
     def _passport(self) -> None:
         from trainmeter_core.passport.build import build
-        from trainmeter_core.passport.markdown import markdown
+        from trainmeter_core.passport.markdown import render
         from trainmeter_core.runlog.read import read_run
 
         self.passport = build(read_run(self.writer.directory))
-        text = markdown(self.passport)
+        text = render(self.passport)
         self.writer.write_passport(self.passport, text)
         self.local.close(text)
 

@@ -31,6 +31,19 @@ class Check(NamedTuple):
     advice: str = ""
 
 
+class Delivered(NamedTuple):
+    """What became of series that a run could not send while it lasted."""
+
+    sent: int
+    """Rows that the tracker took now."""
+    left: int
+    """Rows that still wait."""
+    place: str
+    """The run in the tracker, for people."""
+    reason: str = ""
+    """Why rows are left."""
+
+
 class AgentFace(Protocol):
     """What an adapter may ask of the agent inside the trainer. Every method is cheap and never raises."""
 
@@ -40,15 +53,23 @@ class AgentFace(Protocol):
     def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
-        """The series to publish now, names with prefix, finite values only; None when less than a second has passed
-        since the last row that any adapter took, or nothing new was measured. ``final`` waives the second."""
+    def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
+        """The series to publish now, names with prefix, finite values only. A row is made at most once a second, and
+        given once to each reader that asks by its own name; None when it had the newest one already. ``final`` waives
+        the second."""
+
+    def counts(self) -> Dict[str, float]:
+        """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
     def passport(self) -> Optional[Dict[str, Any]]:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         """Tell once, for `tm` and the run log, where the run can be looked at (log directory, run id, URL)."""
+
+    def blocked(self, call: str, seconds: float, advice: str) -> None:
+        """Tell how long the user's calls of one kind have blocked the training thread so far. Where that is more than
+        5 % of the run, `tm` says so at the end: ``<call> took 31 % of the run: <advice>``."""
 
     def guard(self, site: str) -> Any:
         """A context manager that keeps every Exception of ours from the user's program, counts it under the site's
@@ -86,16 +107,24 @@ class Hooks:
         """
 
     @hookspec
+    def environment(self, metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that the user's command shall have besides its own, given what it would have without them.
+
+        `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
+        does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
+        """
+
+    @hookspec
     def finish(self, agent: AgentFace) -> None:
-        """Publish the last row and the passport, in two seconds at the most; also called when the user's own closing
-        call never came.
+        """Publish the last row and the passport, in five seconds at the most; also called when the user's own closing
+        call never came. What could not be sent by then is left in the run directory for `deliver`.
 
         Process: trainer. Thread: main, at exit. Rate: once. Returns: nothing.
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str) -> Optional[Any]:
-        """Read a run from the tracker alone.
+    def open_run(self, ref: str, server: Optional[str]) -> Optional[Any]:
+        """Read a run from the tracker alone; `server` is the address that the user gave, where they gave one.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.
@@ -120,4 +149,20 @@ class Hooks:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
+        """
+
+    @hookspec
+    def deliver(self, run_directory: str) -> List[Delivered]:  # type: ignore[empty-body]
+        """Send what a run left in its directory because its tracker did not answer (`runlog.format.PENDING`).
+
+        Process: tm, of a later time. Thread: main. Rate: once per directory. Returns: one entry per tracker's run.
+        """
+
+    @hookspec(firstresult=True)
+    def export(self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str]) -> Optional[str]:
+        """Write a finished run that another tracker, or none, has seen into this tracker; `target` holds what the
+        user said of the place (``server``, ``project``, ``run``).
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
         """

@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 Passport = dict[str, Any]
 
 
-def open_elsewhere(ref: str) -> RunRecord | None:
+def open_elsewhere(ref: str, server: str | None = None) -> RunRecord | None:
     """Read a run that is not a run directory; None when no tracker knows the reference. Raises ValueError."""
-    del ref
+    from trainmeter_core.plugins import find_plugins, managers
+
+    found, _broken = find_plugins()
+    for _name, manager in managers(found):
+        record: RunRecord | None = manager.hook.open_run(ref=ref, server=server)
+        if record is not None:
+            return record
     return None
 
 
-def load(ref: str | None) -> Passport:
+def load(ref: str | None, server: str | None = None) -> Passport:
     """The passport of the latest run, a run directory, a passport file, or a tracker's run.
 
     Raises ValueError with one clear line.
@@ -38,7 +44,7 @@ def load(ref: str | None) -> Passport:
             return read_passport(Path(ref))
         return of_directory(latest_run() if ref is None else find_run(ref))
     except LookupError as error:  # no such run here: it may be a tracker's
-        record = open_elsewhere(ref or "")
+        record = open_elsewhere(ref or "", server)
         if record is None:
             raise ValueError(f"{error.args[0]}, and no tracker knows it") from error
         return build(record)
@@ -86,8 +92,9 @@ def _pretty(text: str) -> None:
 @click.argument("ref", required=False)
 @click.option("--json", "as_json", is_flag=True, help="the passport as JSON")
 @click.option("--md", "as_markdown", is_flag=True, help="Markdown for a model card")
+@click.option("--tracking-uri", metavar="URI", help="the tracker's server, where its own settings do not say")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="write to FILE (.json or .md)")
-def command(ref: str | None, as_json: bool, as_markdown: bool, out: Path | None) -> None:
+def command(ref: str | None, as_json: bool, as_markdown: bool, tracking_uri: str | None, out: Path | None) -> None:
     """What a run spent, and how well it used its hardware.
 
     REF is a run directory, a run id or the beginning of one, a passport.json, or a run in a tracker; by default the
@@ -96,7 +103,7 @@ def command(ref: str | None, as_json: bool, as_markdown: bool, out: Path | None)
     if as_json and as_markdown:
         raise click.UsageError("--json and --md exclude each other")
     try:
-        _show(load(ref), as_json, as_markdown, out)
+        _show(load(ref, tracking_uri), as_json, as_markdown, out)
     except BrokenPipeError:  # `tm passport | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:  # a reference that fits nothing, a file that cannot be read or written

@@ -18,8 +18,9 @@ from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
+from .pending import deliver_in_background, pending_files
 from .spool import Spool
-from .summary import failure_line, nothing_seen, summary_line
+from .summary import blocking_calls, failure_line, nothing_seen, summary_line
 
 if TYPE_CHECKING:
     from .options import RunOptions
@@ -34,6 +35,7 @@ _TRACKER_GRACE_S = 3.0
 def run(options: RunOptions, argv: list[str]) -> int:
     """Run `argv` and end as it ended; returns only an exit code, a death by signal is repeated on tm itself."""
     session = Session(options, argv)
+    deliver_in_background()
     end = launch(
         argv,
         session.environment(inherited_environment()),
@@ -78,6 +80,7 @@ class Session:
         self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in self.broken_plugins]
         self._records: list[dict[str, Any]] = []
         self._trackers: dict[str, str] = {}
+        self._blocked: dict[tuple[str, int], tuple[float, str]] = {}
         self._first_step_at: float | None = None
         self._next_node = 0.0
         self.node = self._node_sampler()
@@ -128,6 +131,9 @@ class Session:
                 self._records.append({"type": "hardware", "gpus": []})
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
+        elif kind == "blocked":
+            key = (str(record.get("call")), int(record.get("pid", 0)))
+            self._blocked[key] = (float(record.get("seconds", 0.0)), str(record.get("advice", "")))
         elif kind == "failure":
             self.failures.append((str(record.get("site")), int(record.get("count", 1)), str(record.get("first", ""))))
         self._records.append(record)
@@ -138,7 +144,8 @@ class Session:
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
 
     def _tracker(self, tracker: str, where: Any) -> None:
-        if tracker in self._trackers or not isinstance(where, dict):
+        # An adapter may tell more as it learns it: the line is said once, when there is one.
+        if self._trackers.get(tracker) or not isinstance(where, dict):
             return
         line = self.local.where(tracker, where) or ""
         self._trackers[tracker] = line
@@ -191,7 +198,13 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
-        for step in (self._last_look, lambda: self._record_end(end, seconds), self._passport, lambda: self._report(end)):
+        steps = (
+            self._last_look,
+            lambda: self._record_end(end, seconds),
+            self._passport,
+            lambda: self._report(end, seconds),
+        )
+        for step in steps:
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first
@@ -227,15 +240,18 @@ class Session:
         self.writer.write_passport(self.passport, text)
         self.local.close(text)
 
-    def _report(self, end: Exit) -> None:
+    def _report(self, end: Exit, seconds: float) -> None:
         if end.problem:
             self._say(end.problem)
         if self.options.quiet:
             return
         if self.passport is not None and self._first_step_at is not None:
-            self._say(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+            place = str(self.writer.directory / PASSPORT_MARKDOWN_FILE)
+            self._say(summary_line(self.passport, place, blocking_calls(self._blocked, self.passport, seconds)))
         elif not end.problem:
             self._say(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
+        if pending_files(self.writer.directory):
+            self._say("a tracker did not answer: `tm publish`, or the next run under tm, sends what waits for it")
         if self.writer.problem:
             self._say(f"the run log stopped: {self.writer.problem}")
         if self.failures:

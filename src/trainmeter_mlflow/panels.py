@@ -31,14 +31,14 @@ _OF_THE_RUN = {
     "step_time_s": "efficiency.step_time_s",
 }
 
-# Title, kind of chart, series without prefix.
+# Section, kind of chart, series without prefix. A chart of several series has no title but its section's.
 CHARTS: Tuple[Tuple[str, str, Sequence[str]], ...] = (
-    ("Utilization ladder", "LINE", tuple("ladder/" + rung for rung in LADDER_RUNGS)),
-    ("Where the time goes", "LINE", tuple("time/" + kind for kind in TIME_KINDS)),
-    ("MFU by run", "BAR", ("mfu_pct",)),
-    ("MFU by convention", "LINE", tuple("mfu/" + name for name in _CONVENTIONS)),
-    ("Tokens per second", "LINE", ("tokens_per_s",)),
-    ("Time per step", "LINE", ("step_time_s",)),
+    ("trainmeter: utilization ladder", "LINE", tuple("ladder/" + rung for rung in LADDER_RUNGS)),
+    ("trainmeter: where the time goes", "LINE", tuple("time/" + kind for kind in TIME_KINDS)),
+    ("trainmeter: MFU by run, and speed", "BAR", ("mfu_pct",)),
+    ("trainmeter: MFU by run, and speed", "LINE", ("tokens_per_s",)),
+    ("trainmeter: MFU by run, and speed", "LINE", ("step_time_s",)),
+    ("trainmeter: MFU by convention", "LINE", tuple("mfu/" + name for name in _CONVENTIONS)),
 )
 
 
@@ -111,11 +111,13 @@ def files(values: Mapping[str, float], passport: Mapping[str, Any]) -> Dict[str,
 
 def shared_view() -> str:
     """The charts of an experiment's runs, as the interface keeps a view that was shared by its address."""
-    section = "trainmeter"
+    sections = list(dict.fromkeys(section for section, _kind, _names in CHARTS))
     return json.dumps(
         {
-            "compareRunSections": [{"uuid": section, "name": "trainmeter", "display": True, "isReordered": True}],
-            "compareRunCharts": [_chart(section, *chart) for chart in CHARTS],
+            "compareRunSections": [
+                {"uuid": name, "name": name, "display": True, "isReordered": True} for name in sections
+            ],
+            "compareRunCharts": [_chart(*chart) for chart in CHARTS],
             "isAccordionReordered": True,
             "hideEmptyCharts": True,
         },
@@ -123,16 +125,16 @@ def shared_view() -> str:
     )
 
 
-def _chart(section: str, title: str, kind: str, names: Sequence[str]) -> Dict[str, Any]:
+def _chart(section: str, kind: str, names: Sequence[str]) -> Dict[str, Any]:
     keys: List[str] = [PREFIX + name for name in names]
     chart: Dict[str, Any] = {
-        "uuid": "trainmeter-" + title.lower().replace(" ", "-"),
+        "uuid": "trainmeter-" + kind.lower() + "-" + names[0].replace("/", "-"),
         "type": kind,
         "metricSectionId": section,
         "deleted": False,
         "isGenerated": False,
         "runsCountToCompare": 10,
-        "displayName": title,
+        "displayName": names[0],
         "metricKey": keys[0],
     }
     if kind == "LINE":

@@ -38,8 +38,8 @@ def fresh_run(client, name="default"):
 
 
 def artifact(client, run_id, path, tmp_path):
-    client.download_artifacts(run_id, path, str(tmp_path))
-    return (tmp_path / path).read_text()
+    with open(client.download_artifacts(run_id, path, str(tmp_path))) as file:
+        return file.read()
 
 
 def artifacts(uri, run_id, folder="trainmeter"):

@@ -69,10 +69,14 @@ def _show(passport: Passport, as_json: bool, as_markdown: bool, out: Path | None
     text = json.dumps(passport, indent=1) + "\n" if as_json else markdown.render(passport)
     if out is not None:
         out.write_text(text, encoding="utf-8", errors="backslashreplace")
-    elif as_json or as_markdown or not sys.stdout.isatty():
+    elif as_json or as_markdown or not _is_terminal():
         sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
     else:
         _pretty(text)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _pretty(text: str) -> None:

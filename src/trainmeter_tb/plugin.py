@@ -1,0 +1,81 @@
+"""The TensorBoard adapter's hooks; each leads to its room."""
+
+# mypy: disallow_untyped_decorators = False
+# pluggy's marker comes through our loader, which gives it no type.
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Mapping
+
+from trainmeter_core.hookspecs import AgentFace, Check, Undo, hookimpl
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# One publisher per agent, so that both packages' writers are seen together.
+_publishers: dict[int, Any] = {}
+
+
+@hookimpl
+def tracker_modules() -> list[str]:
+    """The two modules that define an EventFileWriter."""
+    from .tap import MODULES
+
+    return list(MODULES)
+
+
+@hookimpl
+def install_tap(module: ModuleType, agent: AgentFace) -> Undo:
+    """Tap the module's EventFileWriter."""
+    from .publish import Publisher
+    from .tap import install
+
+    publisher = _publishers.setdefault(id(agent), Publisher(agent))
+    return install(module, agent, publisher)
+
+
+@hookimpl
+def finish(agent: AgentFace) -> None:
+    """Write the end of a run whose writer was never closed."""
+    publisher = _publishers.pop(id(agent), None)
+    if publisher is not None:
+        publisher.finish()
+
+
+@hookimpl
+def open_local(directory: str) -> Any | None:
+    """Write event files for a run without a tracker; None without tensorboard."""
+    from .local import LocalEvents
+
+    try:
+        return LocalEvents(directory)
+    except ImportError:
+        return None
+
+
+@hookimpl
+def where(tracker: str, place: Mapping[str, str]) -> str | None:
+    """Give the command that opens the user's own log directory."""
+    from .local import open_command
+    from .publish import TRACKER
+
+    logdir = place.get("logdir")
+    return open_command(logdir) if tracker == TRACKER and logdir else None
+
+
+@hookimpl
+def doctor() -> list[Check]:
+    """Say which writers are here and whether the tap fits them."""
+    from .checks import checks
+
+    return checks()
+
+
+@hookimpl
+def open_run(ref: str) -> Any | None:
+    """Read a run from a log directory or one event file."""
+    if not os.path.exists(ref):
+        return None
+    from .read import open_run as read_run
+
+    return read_run(ref)

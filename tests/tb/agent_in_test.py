@@ -1,0 +1,62 @@
+"""An agent that counts steps for real, so that the adapter is tested against the contract and not against a mock."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+
+class Agent:
+    """Implements `AgentFace`: a row per new optimizer step, at most one in `every` seconds; failures are raised."""
+
+    def __init__(self, every: float = 0.0) -> None:
+        self.every = every
+        self.steps = 0
+        self.rows: list[dict[str, float]] = []
+        self.observed: list[tuple[dict[str, float], int | None]] = []
+        self.places: list[tuple[str, dict[str, str]]] = []
+        self.logging_calls = 0
+        self.failures: list[str] = []
+        self._told = -1
+        self._last = -1e9
+
+    def step(self) -> None:
+        self.steps += 1
+
+    @contextlib.contextmanager
+    def logging(self):
+        self.logging_calls += 1
+        yield
+
+    def observe(self, scalars, step) -> None:
+        self.observed.append((dict(scalars), step))
+
+    def row(self, final: bool = False):
+        now = time.monotonic()
+        if self.steps == self._told or (now - self._last < self.every and not final):
+            return None
+        self._told, self._last = self.steps, now
+        row = {
+            "trainmeter/step": float(self.steps),
+            "trainmeter/tokens": float(self.steps * 524289),
+            "trainmeter/mfu_pct": 41.5,
+            "trainmeter/mfu/torchtitan": 41.5,
+            "trainmeter/ladder/6_mfu": 41.5,
+            "trainmeter/time/step": 97.25,
+        }
+        self.rows.append(row)
+        return row
+
+    def passport(self):
+        return {"identity": {"run": "pi <b>", "script": "train.py"}, "data": {"tokens": self.steps * 524289}}
+
+    def publishes_to(self, tracker: str, **where: str) -> None:
+        self.places.append((tracker, where))
+
+    @contextlib.contextmanager
+    def guard(self, site: str):
+        try:
+            yield
+        except Exception:
+            self.failures.append(site)
+            raise

@@ -228,6 +228,7 @@ def test_what_a_log_says_of_machine_trackers_failures_and_end(tmp_path):
         {"type": "failure", "site": "tap", "count": 2, "first": "KeyError", "pid": 2},
         {"type": "dropped", "rank": 0, "records": 4},
         {"type": "dropped", "rank": 0, "records": 5},
+        {"type": "dropped", "kind": "model", "bytes": 9_000_000},
         {"type": "exit", "code": None, "signal": 9, "seconds": 12.0},
     )
     assert record.hardware.gpus == [gpu["name"]] * 2
@@ -236,7 +237,7 @@ def test_what_a_log_says_of_machine_trackers_failures_and_end(tmp_path):
     assert record.gpus["GPU-1"]["power_w"].count == 1
     assert record.spans["checkpoint"].total == 2.5
     assert record.trackers == [{"tracker": "tensorboard", "where": {"logdir": "runs/x"}}]
-    assert [(failure.site, failure.count) for failure in record.failures] == [("tap", 5)]
+    assert [(failure.site, failure.count) for failure in record.failures] == [("tap", 5), ("side file", 1)]
     assert record.ranks[0].dropped_records == 9
     assert (record.end.signal, record.end.seconds) == (9, 12.0)
 

@@ -126,3 +126,39 @@ def test_every_error_is_one_clear_line_and_exit_code_2(home, monkeypatch):
 
 def test_json_and_markdown_exclude_each_other():
     assert run("--json", "--md").exit_code == 2
+
+
+def test_several_runs_make_one_table():
+    first, second = make("a.py", started=1.6e9), make("b.py")
+    table = run(first.run_id, second.run_id).stdout
+    assert f"| run | {first.run_id} | {second.run_id} |" in table
+    assert len(json.loads(run(first.run_id, second.run_id, "--json").stdout)) == 2
+
+
+def test_check_passes_an_honest_passport_and_names_what_an_edit_broke(home):
+    writer = make()
+    passport = build(read_run(writer.directory))
+    path = home / "passport.json"
+    path.write_text(json.dumps(passport))
+    assert (run(str(path), "--check").exit_code, run(str(path), "--check").stdout) == (
+        0,
+        "every derived number holds\n",
+    )
+    passport["efficiency"]["tokens_per_s"]["value"] *= 2
+    path.write_text(json.dumps(passport))
+    result = run(str(path), "--check")
+    assert result.exit_code == 1
+    assert "efficiency.tokens_per_s: the passport says 256.0, it follows 128.0" in result.stdout
+
+
+def test_prices_are_shown_and_never_stored(home):
+    make()
+    assert "## With factors given by the viewer" in run("--usd-per-gpu-hour", "2.5").stdout
+    assert run("--usd-per-gpu-hour", "2.5", "--json").exit_code == 2
+    assert not any(b"USD" in path.read_bytes() for path in home.rglob("*") if path.is_file())
+
+
+def test_svg_writes_both_pictures(home):
+    make()
+    assert run("--svg", str(home / "pictures")).exit_code == 0
+    assert sorted(path.name for path in (home / "pictures").iterdir()) == ["ladder.svg", "time.svg"]

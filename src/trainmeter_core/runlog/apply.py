@@ -176,6 +176,10 @@ class Application:
             self._failures[key] = failure
 
     def _dropped(self, fields: Mapping[str, Any]) -> None:
+        if "kind" in fields:
+            what = f"a {_text(fields['kind'])} record of {_count(fields['bytes'])} bytes was too long to keep"
+            self._failure({**fields, "site": "side file", "count": 1, "first": what})
+            return
         rank, records = _count(fields["rank"]), _count(fields["records"])
         self.record.rank(rank).dropped_records += records
 

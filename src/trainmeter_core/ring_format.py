@@ -42,13 +42,13 @@ RECORD = struct.Struct("<BBHIdIIII7fI")
 SHAPES = struct.Struct("<BBHI12III")
 SHAPES_PER_RECORD = 3
 
-_CHECK = 0x5A3C96E1
+CHECK = 0x5A3C96E1
 _U32 = 0xFFFFFFFF
 
 
 def check_word(position: int) -> int:
     """The last word of the record at this position in the stream: a record without it was not finished."""
-    return (position ^ _CHECK) & _U32
+    return (position ^ CHECK) & _U32
 
 
 class StepRecord(NamedTuple):

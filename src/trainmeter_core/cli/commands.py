@@ -1,0 +1,7 @@
+"""The subcommands, and nothing loaded: a name, where its click command is, and one line of help."""
+
+from __future__ import annotations
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "passport": ("trainmeter_core.cli.passport:passport", "what a run spent, and how well it used its hardware"),
+}

@@ -1,0 +1,86 @@
+"""`tm`: a run by default, a subcommand by its name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from trainmeter_core.version import __version__
+
+from .commands import COMMANDS
+from .grammar import split
+from .run import OPTIONS, WITH_VALUE, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USAGE_ERROR = 2
+
+
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Do what the command line says and exit; the only place that prints errors and sets exit codes."""
+    try:
+        code = _dispatch(sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        print(f"tm: {_one_line(error)}", file=sys.stderr)
+        code = error.exit_code
+    except BrokenPipeError:  # `tm … | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more while it ends
+        code = 1
+    except (click.Abort, KeyboardInterrupt):  # Ctrl-C before anything of the user's ran
+        from trainmeter_core.outside.launch import Exit, end_like
+
+        end_like(Exit(130, signal=2))
+    sys.exit(code)
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    line = split(words, WITH_VALUE)
+    if line.kind == "target" and line.rest[0] in COMMANDS:
+        return _subcommand(line.rest[0], line.options, line.rest[1:])
+    given = _parse(line.options)
+    wants_version, wants_help = given.pop("version"), given.pop("help")
+    if wants_version:
+        print(f"trainmeter {__version__}")
+        return 0
+    if wants_help or (line.kind == "nothing" and not words):
+        from .help import page
+
+        print(page(OPTIONS, COMMANDS))
+        return 0
+    if not line.rest:
+        missing = "-m needs the name of a module" if line.kind == "module" else "no script or command given"
+        raise click.UsageError(f"{missing}; see tm --help")
+    return run(line, given)
+
+
+def _parse(options: list[str]) -> dict[str, Any]:
+    parser = click.Command("tm", params=OPTIONS, add_help_option=False)
+    try:
+        with parser.make_context("tm", list(options)) as context:
+            return dict(context.params)
+    except click.NoSuchOption as error:
+        if not error.option_name.startswith("--"):
+            raise click.UsageError(
+                f"no option {error.option_name}; Python's own go like this: tm python {error.option_name} …"
+            ) from None
+        raise
+
+
+def _subcommand(name: str, before: list[str], args: list[str]) -> int:
+    if before:
+        raise click.UsageError(f"{before[0]} belongs to a run; `tm {name}` takes its options after its name")
+    from importlib import import_module
+
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
+    result = command.main(args=args, prog_name=f"tm {name}", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _one_line(error: click.ClickException) -> str:
+    return " ".join(error.format_message().split())

@@ -1,0 +1,88 @@
+"""tm's own options, and the run they describe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from trainmeter_core.outside.options import RunOptions
+
+from .quantities import positive_count, positive_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .grammar import CommandLine
+
+_T = TypeVar("_T")
+_OFF = ("0", "off", "false", "no")
+
+
+def _parsed_by(parse: Callable[[str], _T]) -> Callable[[click.Context, click.Parameter, str | None], _T | None]:
+    def parsed(ctx: click.Context, param: click.Parameter, text: str | None) -> _T | None:
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return parsed
+
+
+_count = _parsed_by(positive_count)
+_real = _parsed_by(lambda text: float(positive_number(text)))
+
+OPTIONS: list[click.Parameter] = [
+    click.Option(["--convention"], metavar="NAME", help="FLOPs convention of the headline MFU (default: torchtitan)"),
+    click.Option(
+        ["--peak-tflops"], metavar="X", callback=_real, help="dense peak of one GPU, when tm does not know it"
+    ),
+    click.Option(
+        ["--budget-tokens"],
+        metavar="N",
+        callback=_count,
+        help="the run's goal: progress and time left appear (20B, 1.5T)",
+    ),
+    click.Option(["--budget-steps"], metavar="N", callback=_count, help="the same in optimizer steps"),
+    click.Option(["--budget-flops"], metavar="N", callback=_count, help="the same in FLOPs (1e22)"),
+    click.Option(["--budget-hours"], metavar="X", callback=_real, help="the same in hours"),
+    click.Option(["--run-name"], metavar="NAME", help="name of the run directory"),
+    click.Option(["--no-tap", "no_taps"], multiple=True, metavar="NAME", help="do not observe NAME (repeatable)"),
+    click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),
+    click.Option(["--python"], metavar="PATH", help="the Python that runs the script"),
+    click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
+    click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
+    click.Option(["--version"], is_flag=True, help="print the version"),
+    click.Option(["--help", "-h"], is_flag=True, help="print this"),
+]
+WITH_VALUE = frozenset(
+    name for option in OPTIONS if isinstance(option, click.Option) and not option.is_flag for name in option.opts
+)
+
+
+def run(line: CommandLine, given: dict[str, Any]) -> int:
+    """Run the user's command as `line` and the parsed options `given` say; the exit code, unless a signal ends tm."""
+    from trainmeter_core.outside.command import command_for, is_python_target
+
+    python, off = given.pop("python"), given.pop("off")
+    target, *args = line.rest
+    kind: Literal["script", "module", "command"]
+    if line.kind == "command":
+        kind, argv = "command", line.rest
+    else:
+        module = line.kind == "module"
+        kind = "module" if module else "script" if is_python_target(target) else "command"
+        argv = command_for(target, args, module=module, python=python)
+    if off or os.environ.get("TM", "").lower() in _OFF:
+        from trainmeter_core.outside.launch import exec_bare, inherited_environment
+
+        end = exec_bare(argv, inherited_environment())
+        print(f"tm: {end.problem}", file=sys.stderr)
+        return end.code
+    from trainmeter_core.outside import session
+
+    return session.run(RunOptions(target=target, kind=kind, **given), argv)

@@ -1,0 +1,327 @@
+"""The agent of one training process: keeps sums of what the taps see and writes one record per optimizer step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from _thread import get_ident
+from time import monotonic
+from weakref import ref
+
+from ..ring_format import FLAG_BATCH_UNSEEN, FLAG_MIXED_SHAPES, FLAG_SKIPPED, FLAG_STARTUP, STEP_RECORD, TAIL_RECORD
+from . import span_clock
+from .guard import failures, site
+from .identity import identity_of_process
+from .ring import Ring
+from .side_file import SideFile
+from .span_clock import SpanClock
+from .step_counter import NEW_STEP, StepCounter
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from ..hookspecs import Undo
+    from .batch_shape import Shape
+    from .publishing import Publishing
+    from .taps.model import ModelTap
+
+_STEP = site("optimizer step")
+_INSTALL = site("install")
+
+
+_REMEMBERED = ("process", "model", "tracker")
+
+
+class Agent:
+    """State shared by the taps. Attributes are read and written by them directly: a method call a tap costs too much."""
+
+    def __init__(self, spool: str) -> None:
+        self.spool = spool
+        self.pid = os.getpid()
+        self.identity = identity_of_process()
+        self.clock = SpanClock(self.identity.process_start)
+        self.counter = StepCounter()
+        self.ring: Optional[Ring] = None
+        self.ring_refused = False
+        self.side: Optional[SideFile] = None
+        self.model: Optional[ModelTap] = None
+        self.in_model = False
+        self.undo: List[Tuple[str, Undo]] = []
+        self.told: Dict[str, Dict[str, Any]] = {}
+        """The newest event of the kinds that this process's own passport needs."""
+
+        self.pending: List[Shape] = []
+        """Shapes of training forwards whose backward has not run yet."""
+        self.batches: Dict[Shape, int] = {}
+        """Micro-batches of the step that is under way, by shape."""
+        self.backward_since = False
+        self.backward_s = 0.0
+        self.in_optimizer = 0
+        self.optimizer_in_step: Optional[int] = None
+        self.optimizer_events = 0
+        self._numel: Dict[int, int] = {}
+        self._optimizers: Dict[int, Any] = {}
+
+        self.steps = 0
+        self.skipped = 0
+        self.tokens = 0
+        self.samples = 0
+        self.records = 0
+        self.last_end = self.identity.process_start
+        self.total_batches: Dict[Shape, int] = {}
+        self.publishing: Optional[Publishing] = None
+        self.root: Optional[Callable[[], Any]] = None
+        self.finished = False
+        self._leave_mark()
+
+    def _leave_mark(self) -> None:
+        """Let `tm` know that the agent woke in this process, whether it trains or not."""
+        try:
+            os.close(os.open(os.path.join(self.spool, "agent-%d" % self.pid), os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError:
+            # tm and its spool are gone; nobody asks any more.
+            return
+
+    # --- taps ---------------------------------------------------------------------------------------------------
+
+    def install(self, name: str, install: Callable[[ModuleType, Agent], Undo], module: ModuleType) -> None:
+        """Install one tap and keep its undo; a failure is counted and the module stays untapped."""
+        with _INSTALL:
+            self.undo.append((name, install(module, self)))
+
+    def uninstall(self) -> None:
+        """Take every tap out again, the last first."""
+        while self.undo:
+            _, undo = self.undo.pop()
+            undo()
+
+    def install_plugin(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> None:
+        """Load an adapter and let it tap the tracker that was just imported."""
+        with site("plugin " + name):
+            undo = self.publish().install(name, module_name, directory, tracker)
+            if undo is not None:
+                self.undo.append((name, undo))
+
+    def publish(self) -> Publishing:
+        """The publishing side, made when the first adapter needs it."""
+        if self.publishing is None:
+            from .publishing import Publishing
+
+            self.publishing = Publishing(self)
+        return self.publishing
+
+    def event(self, kind: str, fields: Dict[str, Any]) -> None:
+        """Append a rare event to the side file."""
+        if self.side is None:
+            self.side = SideFile(os.path.join(self.spool, self._file_name() + ".jsonl"))
+        event = {"rank": self.identity.rank, "pid": self.pid, **fields}
+        if kind in _REMEMBERED:
+            self.told[kind] = {"type": kind, **event}
+        self.side.write(kind, event)
+
+    def _file_name(self) -> str:
+        return "r%d-%d" % (self.identity.rank, self.pid)
+
+    def backward_ran(self, seconds: float) -> None:
+        """The autograd engine ran on any thread; forwards that waited for it are micro-batches now."""
+        self.backward_s += seconds
+        self.backward_since = True
+        if self.pending:
+            batches = self.batches
+            for shape in self.pending:
+                batches[shape] = batches.get(shape, 0) + 1
+            self.pending.clear()
+        elif self.model is not None and self.model.armed:
+            self.model.backward_ran()
+
+    # --- the optimizer step -------------------------------------------------------------------------------------
+
+    def optimizer_enters(self, optimizer: Any) -> None:
+        """A global step pre-hook ran. An optimizer that enters while it is inside had raised before: heal the depth."""
+        if self.in_optimizer and self.optimizer_in_step == id(optimizer):
+            self.in_optimizer = 0
+        if not self.in_optimizer:
+            self.optimizer_in_step = id(optimizer)
+            clock = self.clock
+            if not self.steps:
+                clock.thread = get_ident()
+            if clock.base != span_clock.STEP:
+                clock.set_base(span_clock.STEP)
+        self.in_optimizer += 1
+
+    def optimizer_leaves(self, optimizer: Any) -> None:
+        """A global step post-hook ran; an outermost one may end a step of the run."""
+        self.in_optimizer -= 1
+        if self.in_optimizer > 0:
+            if self.optimizer_in_step != id(optimizer):
+                return
+            # A wrapped optimizer raised without its post-hook: the outermost one is leaving now.
+        self.in_optimizer = 0
+        self.optimizer_events += 1
+        key = id(optimizer)
+        numel = self._numel.get(key)
+        if numel is None:
+            numel = self._meet(optimizer)
+        verdict = self.counter.stepped(key, numel, self.backward_since)
+        self.backward_since = False
+        if verdict == NEW_STEP:
+            self.step_ends(monotonic(), 0, optimizer)
+
+    def step_skipped(self, optimizer: Any) -> None:
+        """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
+        if not self.counter.leads(id(optimizer)):
+            return
+        self.backward_since = False
+        self.step_ends(monotonic(), FLAG_SKIPPED, optimizer)
+
+    def _meet(self, optimizer: Any) -> int:
+        """First step of an optimizer: count its parameters, and learn when it is freed."""
+        key = id(optimizer)
+        numel = 0
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                numel += parameter.numel()
+        self._numel[key] = numel
+
+        def freed(_: Any) -> None:
+            self._numel.pop(key, None)
+            self._optimizers.pop(key, None)
+            self.counter.gone(key)
+
+        self._optimizers[key] = ref(optimizer, freed)
+        return numel
+
+    def step_ends(self, now: float, flags: int, optimizer: Any) -> None:
+        """Close the step's sums, write its record, and leave the rest of the loop to `other` time."""
+        first = self.ring is None and not self.ring_refused
+        if first:
+            self._first_step(optimizer)
+            flags |= FLAG_STARTUP
+            now = monotonic()
+        elif self.model is not None and self.model.armed:
+            self.model.settle(self, optimizer)
+        clock = self.clock
+        seconds = clock.take(now)
+        clock.set_base(span_clock.OTHER)
+        if flags & FLAG_SKIPPED:
+            self.skipped += 1
+        else:
+            self.steps += 1
+        tokens, samples, micro, length, target = self._close_batches()
+        ring = self.ring
+        if ring is not None:
+            if not micro:
+                flags |= FLAG_BATCH_UNSEEN
+            elif len(self.batches) > 1:
+                flags |= FLAG_MIXED_SHAPES
+                ring.shapes(self.steps, self.batches)
+            ring.step(
+                STEP_RECORD, flags, micro, self.steps, now, tokens, samples, length, target,
+                (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
+            )  # fmt: skip
+            ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)
+        if self.publishing is not None:
+            self.publishing.step_ended(seconds, now - self.last_end, bool(flags & FLAG_STARTUP), self.batches)
+        # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
+        self.pending.clear()
+        self.batches = {}
+        self.backward_s = 0.0
+        self.last_end = now
+
+    def _close_batches(self) -> Tuple[int, int, int, int, int]:
+        """Add the step's micro-batches to the totals; give its tokens, samples, micro-batches and lengths."""
+        tokens = samples = micro = length = target = 0
+        totals = self.total_batches
+        for shape, calls in self.batches.items():
+            sequences, length, target = shape
+            samples += sequences * calls
+            tokens += sequences * length * calls
+            micro += calls
+            totals[shape] = totals.get(shape, 0) + calls
+        self.tokens += tokens
+        self.samples += samples
+        return tokens, samples, micro, length, target
+
+    def _first_step(self, optimizer: Any) -> None:
+        """Announce this process as a trainer: its ring, its identity, its model."""
+        self.identity = identity_of_process(self.identity)
+        if self.side is not None and not self.side.path.endswith(self._file_name() + ".jsonl"):
+            self.side = None
+        try:
+            self.ring = Ring(os.path.join(self.spool, self._file_name() + ".ring"), self.identity)
+        except OSError as error:
+            # No space, no directory, no permission: the run goes on unmeasured, and tm says why.
+            self.ring_refused = True
+            self.event("failure", {"site": "ring", "count": 1, "first": str(error)})
+        torch = sys.modules.get("torch")
+        self.event(
+            "process",
+            {
+                "local_rank": self.identity.local_rank,
+                "world_size": self.identity.world_size,
+                "python": sys.version.split()[0],
+                "torch": str(getattr(torch, "__version__", "")),
+                "started": self.identity.wall_clock - (self.identity.monotonic - self.identity.process_start),
+            },
+        )
+        if self.model is not None:
+            self.model.settle(self, optimizer)
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """At the process's exit: let the adapters close, and write what came after the last step."""
+        if self.finished or os.getpid() != self.pid:
+            return
+        self.finished = True
+        if self.publishing is not None:
+            with site("finish"):
+                self.publishing.finish()
+        with site("tail"):
+            now = monotonic()
+            seconds = self.clock.take(now)
+            if self.ring is not None:
+                self.ring.step(
+                    TAIL_RECORD, 0, 0, self.steps, now, 0, 0, 0, 0,
+                    (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
+                )  # fmt: skip
+                self.ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)
+        for name, place in failures().items():
+            self.event("failure", {"site": name, "count": place.count, "first": place.first})
+
+
+_agent: Optional[Agent] = None
+
+
+def agent_of_this_process() -> Agent:
+    """Give this process's agent, made at the first tapped import."""
+    global _agent  # noqa: PLW0603 - one agent per process is the point
+    if _agent is None:
+        import atexit
+
+        _agent = Agent(os.environ["TRAINMETER_SPOOL"])
+        atexit.register(_finish)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_after_fork)
+    return _agent
+
+
+def current_agent() -> Optional[Agent]:
+    """Give this process's agent if there is one."""
+    return _agent
+
+
+def _finish() -> None:
+    if _agent is not None:
+        _agent.finish()
+
+
+def _after_fork() -> None:
+    """A forked child is another process: it is a trainer of its own once it steps an optimizer, else silent."""
+    if _agent is not None:
+        with site("fork"):
+            undo, model = _agent.undo, _agent.model
+            _agent.__init__(_agent.spool)  # type: ignore[misc] - the taps hold this object
+            _agent.undo, _agent.model = undo, model

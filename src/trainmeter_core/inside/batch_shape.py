@@ -1,0 +1,100 @@
+"""Reads (sequences, length, target length) off the arguments of a model call: shapes and dtypes only, never data."""
+
+from __future__ import annotations
+
+MYPY = False
+if MYPY:
+    from typing import Any, Dict, Optional, Tuple
+
+    Shape = Tuple[int, int, int]
+
+_NESTING = 2
+_LOOKED_AT = 16
+
+_TOKEN_NAMES = ("input_ids", "idx", "tokens", "inputs_embeds", "input_features", "pixel_values", "x", "input", "inputs")
+_TARGET_NAMES = ("decoder_input_ids", "labels")
+
+_INTEGER_DTYPES = frozenset(
+    "torch." + name for name in ("int64", "int32", "int16", "uint8", "int8", "long", "int", "uint16", "uint32")
+)
+# str(dtype) allocates; a dtype is a singleton, so its verdict is remembered by identity.
+_is_integer: Dict[Any, bool] = {}
+
+
+def batch_shape(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[Shape]:
+    """Give (B, T, T2) of the batch in a call, or None when nothing in it has a shape.
+
+    Token ids of shape (B, T) give B sequences of T tokens; a packed row (T,) is one sequence. Anything else (images,
+    features) gives its first dimension as samples, with T = 0. T2 is the target's length where it has one of its own.
+    """
+    if args:
+        # The common call, model(ids, targets), without a search.
+        first = args[0]
+        dtype = getattr(first, "dtype", None)
+        if dtype is not None and _is_integer.get(dtype):
+            dims = first.shape
+            if len(dims) == 2:  # noqa: PLR2004 - (B, T)
+                return (dims[0], dims[1], 0)
+    if kwargs:
+        for name in _TOKEN_NAMES:
+            value = kwargs.get(name)
+            if value is not None and hasattr(value, "dtype"):
+                found = _of_tensor(value, embedded=name == "inputs_embeds")
+                if found is not None:
+                    return _with_target(found, kwargs)
+    found = _search(args, _NESTING)
+    if found is None and kwargs:
+        found = _search(tuple(kwargs.values()), _NESTING)
+    return found
+
+
+def _with_target(shape: Shape, kwargs: Dict[str, Any]) -> Shape:
+    for name in _TARGET_NAMES:
+        value = kwargs.get(name)
+        dims = getattr(value, "shape", None)
+        if dims is not None and len(dims) == 2 and int(dims[1]) != shape[1]:  # noqa: PLR2004 - (B, T)
+            return (shape[0], shape[1], int(dims[1]))
+    return shape
+
+
+def _search(values: Any, depth: int) -> Optional[Shape]:
+    """Take the first tensor of token ids; without one, the first tensor at all."""
+    fallback: Optional[Shape] = None
+    for value in values[:_LOOKED_AT]:
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            found = _of_tensor(value, embedded=False)
+            if found is None:
+                continue
+            if found[1]:
+                return found
+            fallback = fallback or found
+        elif depth:
+            inner: Optional[Shape] = None
+            if isinstance(value, (list, tuple)):
+                inner = _search(value, depth - 1)
+            elif hasattr(value, "keys") and hasattr(value, "get"):
+                inner = batch_shape((), dict(value)) if depth == _NESTING else _search(tuple(value.values()), 0)
+            if inner is not None:
+                if inner[1]:
+                    return inner
+                fallback = fallback or inner
+    return fallback
+
+
+def _of_tensor(tensor: Any, embedded: bool) -> Optional[Shape]:
+    dims = tensor.shape
+    rank = len(dims)
+    if rank == 0:
+        return None
+    dtype = tensor.dtype
+    integer = _is_integer.get(dtype)
+    if integer is None:
+        integer = _is_integer[dtype] = str(dtype) in _INTEGER_DTYPES
+    if integer:
+        if rank == 2:  # noqa: PLR2004 - (B, T)
+            return (int(dims[0]), int(dims[1]), 0)
+        if rank == 1:
+            return (1, int(dims[0]), 0)
+    elif embedded and rank == 3:  # noqa: PLR2004 - (B, T, d)
+        return (int(dims[0]), int(dims[1]), 0)
+    return (int(dims[0]), 0, 0)

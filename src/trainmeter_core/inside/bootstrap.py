@@ -1,0 +1,71 @@
+"""Start of the agent: reads what `tm` left in the environment and waits for the imports that matter."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import import_hooks
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Callable, Dict, List, Tuple
+
+# Module whose import installs a tap -> the name of our tap module, which has `install(module, agent)`.
+TORCH_TAPS = {
+    "torch.nn.modules.module": "model",
+    "torch.compiler": "compiling",
+    "torch.optim.optimizer": "optimizer",
+    "torch.autograd": "backward",
+    "torch.utils.data.dataloader": "data",
+    "torchdata.stateful_dataloader.stateful_dataloader": "data",
+    "torch.amp.grad_scaler": "scaler",
+    "torch.serialization": "checkpoint",
+    "safetensors.torch": "checkpoint",
+    "torch.distributed.checkpoint.state_dict_saver": "checkpoint",
+}
+
+
+def plugin_table(text: str) -> List[Tuple[str, str, str, List[str]]]:
+    """Parse TRAINMETER_PLUGINS: lines of name, module, directory, comma-separated tracker modules, split by tabs."""
+    table = []
+    for line in text.split("\n"):
+        fields = line.split("\t")
+        if len(fields) == 4:  # noqa: PLR2004 - the four columns named above
+            table.append((fields[0], fields[1], fields[2], [name for name in fields[3].split(",") if name]))
+    return table
+
+
+def start() -> None:
+    """Register the post-import hooks. Nothing else happens in a process that never imports torch or a tracker."""
+    off = set(os.environ.get("TRAINMETER_NO_TAP", "").split(","))
+    hooks: Dict[str, Callable[[ModuleType], None]] = {}
+    for target, tap in TORCH_TAPS.items():
+        if tap not in off:
+            hooks[target] = _torch_tap(tap)
+    for name, module, directory, trackers in plugin_table(os.environ.get("TRAINMETER_PLUGINS", "")):
+        for tracker in trackers:
+            hooks[tracker] = _tracker_tap(name, module, directory)
+    import_hooks.install(hooks)
+
+
+def _torch_tap(tap: str) -> Callable[[ModuleType], None]:
+    def imported(module: ModuleType) -> None:
+        from .agent import agent_of_this_process
+
+        agent = agent_of_this_process()
+        package = "trainmeter_core.inside.taps." + tap
+        __import__(package)
+        agent.install(tap, sys.modules[package].install, module)
+
+    return imported
+
+
+def _tracker_tap(name: str, module_name: str, directory: str) -> Callable[[ModuleType], None]:
+    def imported(module: ModuleType) -> None:
+        from .agent import agent_of_this_process
+
+        agent_of_this_process().install_plugin(name, module_name, directory, module)
+
+    return imported

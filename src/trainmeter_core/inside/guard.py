@@ -1,0 +1,80 @@
+"""The one guard at every border with the user's program: our failures are counted there and go no further."""
+
+from __future__ import annotations
+
+import os
+
+MYPY = False
+if MYPY:
+    from types import TracebackType
+    from typing import Dict, Optional, Type
+
+# After so many failures a site rests: a tap that keeps failing would only cost time.
+PATIENCE = 5
+
+# Under test what production swallows is raised.
+STRICT = os.environ.get("TRAINMETER_STRICT") == "1"
+
+
+class Site:
+    """One place where our code runs inside the user's program; also a context manager that swallows Exceptions."""
+
+    __slots__ = ("count", "first", "name", "on")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.on = True
+        self.count = 0
+        self.first = ""
+
+    def failed(self, error: BaseException) -> None:
+        """Count a failure, keep the first one's text, and rest after a few."""
+        self.count += 1
+        if not self.first:
+            self.first = _describe(error)
+        if self.count >= PATIENCE:
+            self.on = False
+        if STRICT:
+            raise error
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> bool:
+        if error is None or not isinstance(error, Exception):
+            return False
+        self.failed(error)
+        return True
+
+
+_sites: Dict[str, Site] = {}
+
+
+def site(name: str) -> Site:
+    """Give the site of this name, the same object each time."""
+    found = _sites.get(name)
+    if found is None:
+        found = _sites[name] = Site(name)
+    return found
+
+
+def note_failure(name: str, error: BaseException) -> None:
+    """Count one failure at the site of this name."""
+    site(name).failed(error)
+
+
+def failures() -> Dict[str, Site]:
+    """Give the sites that failed at least once."""
+    return {name: place for name, place in _sites.items() if place.count}
+
+
+def _describe(error: BaseException) -> str:
+    trace = error.__traceback__
+    where = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        where = os.path.basename(code.co_filename) + ":" + str(trace.tb_lineno)
+        trace = trace.tb_next
+    return (type(error).__name__ + ": " + str(error))[:300] + (" at " + where if where else "")

@@ -1,0 +1,86 @@
+"""Calls us right after a named module was executed; loaders, specs and sources stay exactly what they were."""
+
+from __future__ import annotations
+
+import sys
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any, Callable, Dict
+
+    Hook = Callable[[ModuleType], None]
+
+_waiting: Dict[str, Hook] = {}
+
+
+class PostImportFinder:
+    """A meta-path finder that finds nothing itself: it lends a spec from the others and lets its loader report."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        hook = _waiting.pop(name, None)
+        if hook is None:
+            return None
+        if not _waiting:
+            remove()
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is PostImportFinder or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                _report_after_execution(spec, hook)
+                return spec
+        _waiting[name] = hook
+        return None
+
+
+def _report_after_execution(spec: Any, hook: Hook) -> None:
+    loader = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module
+        execute(module)
+        run_hook(hook, module)
+
+    try:
+        loader.exec_module = exec_module
+    except (AttributeError, TypeError):
+        # A built-in loader whose methods cannot be set: this module goes untapped.
+        return
+
+
+def run_hook(hook: Hook, module: ModuleType) -> None:
+    """Run one hook; a failure of ours never reaches the user's import."""
+    try:
+        hook(module)
+    except Exception as error:  # noqa: BLE001 - anything of ours
+        try:
+            from .guard import note_failure
+
+            note_failure("import of " + getattr(module, "__name__", "?"), error)
+        except ImportError:
+            # The interpreter is shutting down.
+            return
+
+
+def install(hooks: Dict[str, Hook]) -> None:
+    """Wait for the modules named; one that is there already is reported at once."""
+    for name, hook in hooks.items():
+        module = sys.modules.get(name)
+        if module is None:
+            _waiting[name] = hook
+        else:
+            run_hook(hook, module)
+    if _waiting and PostImportFinder not in sys.meta_path:
+        sys.meta_path.insert(0, PostImportFinder)  # type: ignore[arg-type]
+
+
+def remove() -> None:
+    """Leave the import system as it was found."""
+    if PostImportFinder in sys.meta_path:
+        sys.meta_path.remove(PostImportFinder)  # type: ignore[arg-type]

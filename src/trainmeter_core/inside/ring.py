@@ -1,0 +1,97 @@
+"""The agent's end of the step ring: one mmapped file per training process, one 64-byte record per optimizer step."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+
+from .. import ring_format as layout
+
+MYPY = False
+if MYPY:
+    from typing import Dict, List, Tuple
+
+_U32 = 0xFFFFFFFF
+
+_pack_record = layout.RECORD.pack_into
+_pack_totals = layout.TOTALS.pack_into
+
+
+class Ring:
+    """Writes records; survives SIGKILL of the trainer, because the kernel owns the pages.
+
+    Raises OSError when the file cannot be made or its space cannot be reserved; no write after that can fail.
+    """
+
+    __slots__ = ("_map", "path", "records")
+
+    def __init__(self, path: str, identity: layout.Identity) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _reserve(descriptor, layout.RING_BYTES)
+            self._map = mmap.mmap(descriptor, layout.RING_BYTES)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        self.path = path
+        self.records = 0
+        layout.IDENTITY.pack_into(
+            self._map, 0, layout.MAGIC, layout.RECORD_SIZE, layout.CAPACITY, identity.pid, identity.rank,
+            identity.local_rank, identity.world_size, identity.wall_clock, identity.monotonic, identity.process_start,
+        )  # fmt: skip
+
+    def phase(self, kind: int) -> None:
+        """Say what the process does now, for the moment when no step ends any more."""
+        self._map[layout.PHASE_OFFSET] = kind
+
+    def step(
+        self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,
+        seq_len: int, target_len: int, seconds: Tuple[float, float, float, float, float, float, float],
+    ) -> None:  # fmt: skip
+        """Append one step; the check word goes last, so that a half-written record is never taken for a whole one."""
+        position = self.records
+        offset = layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE
+        check = (position ^ layout.CHECK) & _U32
+        try:
+            _pack_record(
+                self._map, offset, kind, flags, micro_batches, step, end, tokens, samples, seq_len, target_len,
+                *seconds, check,
+            )  # fmt: skip
+        except struct.error:
+            # A count beyond its field; the totals hold it whole.
+            _pack_record(
+                self._map, offset, kind, flags, min(micro_batches, 0xFFFF), step & _U32, end, min(tokens, _U32),
+                min(samples, _U32), min(seq_len, _U32), min(target_len, _U32), *seconds, check,
+            )  # fmt: skip
+        self.records = position + 1
+
+    def shapes(self, step: int, shapes: Dict[Tuple[int, int, int], int]) -> None:
+        """Append the batch shapes of a step whose micro-batches differ, ahead of the step's own record."""
+        flat: List[int] = []
+        for (sequences, length, target), calls in shapes.items():
+            flat += [sequences & _U32, length & _U32, target & _U32, calls]
+        width = 4 * layout.SHAPES_PER_RECORD
+        for start in range(0, len(flat), width):
+            part = flat[start : start + width]
+            position = self.records
+            layout.SHAPES.pack_into(
+                self._map, layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE,
+                layout.SHAPES_RECORD, len(part) // 4, 0, step & _U32, *part, *([0] * (width - len(part))), 0,
+                layout.check_word(position),
+            )  # fmt: skip
+            self.records = position + 1
+
+    def totals(self, steps: int, skipped: int, tokens: int, samples: int, failures: int) -> None:
+        """Publish the records written so far together with the sums that belong to them."""
+        _pack_totals(self._map, layout.TOTALS_OFFSET, self.records, steps, skipped, tokens, samples, failures)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Take the space now: a write to a hole on a full disk would kill the trainer with SIGBUS."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.write(descriptor, b"\0" * size)

@@ -1,0 +1,41 @@
+"""Rare events of one training process as JSON lines, appended one write each; `tm` carries them into the run log."""
+
+from __future__ import annotations
+
+import json
+import os
+from time import time
+
+MYPY = False
+if MYPY:
+    from typing import Any, Dict
+
+# A line above this is dropped: an event is a fact, not a dump.
+MAX_LINE = 4 << 20
+
+
+class SideFile:
+    """Opens lazily at the first event; after an OSError it stays silent, and `reason` says why."""
+
+    __slots__ = ("_descriptor", "path", "reason")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.reason = ""
+        self._descriptor = -1
+
+    def write(self, kind: str, fields: Dict[str, Any]) -> None:
+        """Append one event of this kind; fields that JSON does not know are written as text."""
+        if self.reason:
+            return
+        line = json.dumps({"type": kind, "t": time(), **fields}, default=str, separators=(",", ":")).encode()
+        if len(line) > MAX_LINE:
+            line = json.dumps({"type": "dropped", "t": time(), "kind": kind, "bytes": len(line)}).encode()
+        try:
+            if self._descriptor < 0:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._descriptor = os.open(self.path, flags, 0o600)
+            os.write(self._descriptor, line + b"\n")
+        except OSError as error:
+            # Disk full, directory gone, no descriptors left: the training goes on without this file.
+            self.reason = str(error)

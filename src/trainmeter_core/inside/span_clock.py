@@ -1,0 +1,74 @@
+"""Attributes every moment of the training thread to one kind of time, so that the parts always add up to the whole."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from time import monotonic
+
+from ..series import TIME_KINDS
+
+MYPY = False
+if MYPY:
+    from typing import List
+
+STEP, DATA_WAIT, CHECKPOINT, EVAL, LOGGING, STARTUP, OTHER = range(len(TIME_KINDS))
+
+# What `enter` gives on a thread that is not the training thread.
+ELSEWHERE = -1
+
+
+class SpanClock:
+    """Seconds by kind since the last `take`. Nested spans count once, to the innermost.
+
+    The base kind says what runs outside any span: the step between its forward and its optimizer, an evaluation, or
+    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it.
+    """
+
+    __slots__ = ("base", "current", "last", "seconds", "thread")
+
+    def __init__(self, start: float) -> None:
+        self.seconds: List[float] = [0.0] * len(TIME_KINDS)
+        self.current = OTHER
+        self.base = OTHER
+        self.last = start
+        self.thread = get_ident()
+
+    def set_base(self, kind: int) -> None:
+        """Say what runs from now on outside of spans."""
+        if self.current == self.base:
+            now = monotonic()
+            self.seconds[self.current] += now - self.last
+            self.last = now
+            self.current = kind
+        self.base = kind
+
+    def enter(self, kind: int) -> int:
+        """Open a span; give what `leave` needs."""
+        if get_ident() != self.thread:
+            return ELSEWHERE
+        now = monotonic()
+        outer = self.current
+        self.seconds[outer] += now - self.last
+        self.last = now
+        self.current = kind
+        # A span opened straight on the base returns to the base of that time, which may have changed meanwhile.
+        return len(TIME_KINDS) if outer == self.base else outer
+
+    def leave(self, outer: int) -> float:
+        """Close a span; give its own seconds, inner spans excluded."""
+        if outer == ELSEWHERE:
+            return 0.0
+        now = monotonic()
+        spent = now - self.last
+        self.seconds[self.current] += spent
+        self.last = now
+        self.current = self.base if outer == len(TIME_KINDS) else outer
+        return spent
+
+    def take(self, now: float) -> List[float]:
+        """Give the seconds by kind up to now and start anew; open spans go on."""
+        self.seconds[self.current] += now - self.last
+        self.last = now
+        taken = self.seconds
+        self.seconds = [0.0] * len(TIME_KINDS)
+        return taken

@@ -1,0 +1,47 @@
+"""Sees every backward, below the point where torch.compile breaks graphs: at the call into the autograd engine."""
+
+from __future__ import annotations
+
+import functools
+from time import monotonic
+
+from ..guard import site
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any
+
+    from ...hookspecs import Undo
+    from ..agent import Agent
+
+_SITE = site("backward")
+_NAME = "_engine_run_backward"
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
+    """Wrap the engine call in `torch.autograd`, and in `torch.autograd.graph` where it is defined."""
+    places = [place for place in (module, module.graph) if hasattr(place, _NAME)]
+    original = getattr(module, _NAME)
+
+    @functools.wraps(original)
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        if not _SITE.on:
+            return original(*args, **kwargs)
+        start = monotonic()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                agent.backward_ran(monotonic() - start)
+            except Exception as error:  # noqa: BLE001 - anything of ours
+                _SITE.failed(error)
+
+    for place in places:
+        setattr(place, _NAME, run_backward)
+
+    def undo() -> None:
+        for place in places:
+            setattr(place, _NAME, original)
+
+    return undo

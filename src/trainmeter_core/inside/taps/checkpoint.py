@@ -1,0 +1,61 @@
+"""Sees the time spent saving: torch.save, safetensors and torch.distributed.checkpoint, each call counted once."""
+
+from __future__ import annotations
+
+import functools
+from time import monotonic, time
+
+from .. import span_clock
+from ..guard import site
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any, Callable
+
+    from ...hookspecs import Undo
+    from ..agent import Agent
+
+_SITE = site("checkpoint")
+
+_SAVERS = {
+    "torch.serialization": ("save",),
+    "safetensors.torch": ("save_file", "save_model"),
+    "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save"),
+}
+
+# A save shorter than this (a few numbers to a buffer) is counted but not worth a line of its own.
+_WORTH_A_LINE_S = 0.01
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
+    """Wrap the module's savers."""
+    originals = {name: getattr(module, name) for name in _SAVERS[module.__name__] if hasattr(module, name)}
+    for name, original in originals.items():
+        setattr(module, name, _timed(original, agent))
+
+    def undo() -> None:
+        for name, original in originals.items():
+            setattr(module, name, original)
+
+    return undo
+
+
+def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def save(*args: Any, **kwargs: Any) -> Any:
+        clock = agent.clock
+        if not _SITE.on or clock.current == span_clock.CHECKPOINT:
+            return original(*args, **kwargs)
+        start = monotonic()
+        outer = clock.enter(span_clock.CHECKPOINT)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            clock.leave(outer)
+            with _SITE:
+                spent = monotonic() - start
+                if spent >= _WORTH_A_LINE_S:
+                    agent.event("span", {"kind": "checkpoint", "start": time() - spent, "seconds": spent})
+
+    return save

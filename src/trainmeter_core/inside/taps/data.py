@@ -1,0 +1,47 @@
+"""Sees how long the training thread is blocked in a data loader's next."""
+
+from __future__ import annotations
+
+import functools
+
+from .. import span_clock
+from ..guard import site
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any, Callable, List, Tuple
+
+    from ...hookspecs import Undo
+    from ..agent import Agent
+
+_SITE = site("data loader")
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
+    """Wrap `__next__` of the loader iterators that the module itself defines."""
+    wrapped: List[Tuple[type, Callable[..., Any]]] = []
+    for kind in list(vars(module).values()):
+        if isinstance(kind, type) and kind.__name__.endswith("BaseDataLoaderIter") and "__next__" in vars(kind):
+            wrapped.append((kind, vars(kind)["__next__"]))
+            setattr(kind, "__next__", _timed(vars(kind)["__next__"], agent))  # noqa: B010 - mypy refuses the assignment
+
+    def undo() -> None:
+        for kind, original in wrapped:
+            setattr(kind, "__next__", original)  # noqa: B010 - as above
+
+    return undo
+
+
+def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:
+        if not _SITE.on:
+            return original(self)
+        outer = agent.clock.enter(span_clock.DATA_WAIT)
+        try:
+            return original(self)
+        finally:
+            agent.clock.leave(outer)
+
+    return __next__

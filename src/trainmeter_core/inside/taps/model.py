@@ -1,0 +1,274 @@
+"""Finds the model by watching which modules a training step calls, then watches the calls of that one alone.
+
+Until the first optimizer step every outermost module call is noted (`nn.Module.__call__`). The modules noted that own
+the optimizer's parameters are the model; from then on only their class's `__call__` is tapped. Both wrappers give way
+while torch.compile traces, which keeps graphs whole, and nothing is stored on a user's object.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from _thread import get_ident
+from weakref import ref
+
+from .. import span_clock
+from ..batch_shape import batch_shape
+from ..guard import site
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+    from ...hookspecs import Undo
+    from ..agent import Agent
+    from ..batch_shape import Shape
+
+_SITE = site("model call")
+_FIND = site("model search")
+
+# A program that calls modules this often without one optimizer step is not training: stop noting.
+_PATIENCE = 20000
+# Distinct outermost modules noted while the model is unknown.
+_MOST_NOTED = 512
+_WRAPPERS = ("module", "_orig_mod")
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
+    """Start noting outermost calls of `torch.nn.Module`; `agent.model` settles on the model at the first step."""
+    tap = ModelTap(module.Module, agent)
+    agent.model = tap
+    tap.arm()
+    return tap.undo
+
+
+class _Noted:
+    """An outermost module and what it was called with before the model was known."""
+
+    __slots__ = ("autocast", "batches", "module", "pending")
+
+    def __init__(self, module: Any) -> None:
+        self.module = ref(module)
+        self.autocast = _autocast_dtype(module)
+        self.pending: List[Shape] = []
+        self.batches: Dict[Shape, int] = {}
+
+
+class ModelTap:
+    """Armed: notes every outermost call. Settled: taps the class of the model that the optimizer trains."""
+
+    def __init__(self, module_class: Any, agent: Agent) -> None:
+        self.armed = False
+        self.module_class = module_class
+        self.agent = agent
+        self.noted: Dict[int, _Noted] = {}
+        self.calls = 0
+        self.tapped: List[Tuple[type, Optional[Callable[..., Any]]]] = []
+        self.tried = 0
+
+    def arm(self) -> None:
+        """Wrap `nn.Module.__call__`."""
+        original = self.module_class.__call__
+        self.original = original
+        tap = self
+        agent = self.agent
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if _compiling() or agent.in_model or get_ident() != agent.clock.thread:
+                return original(self, *args, **kwargs)
+            agent.in_model = True
+            try:
+                if _SITE.on:
+                    tap.note(self, args, kwargs)
+                return original(self, *args, **kwargs)
+            finally:
+                agent.in_model = False
+
+        self.module_class.__call__ = __call__
+        self.armed = True
+
+    def disarm(self) -> None:
+        """Give `nn.Module.__call__` back."""
+        if self.armed:
+            self.module_class.__call__ = self.original
+            self.armed = False
+
+    def note(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+        """Note an outermost call of any module."""
+        try:
+            self.calls += 1
+            if self.calls > _PATIENCE:
+                self.disarm()
+                return
+            noted = self.noted.get(id(module))
+            if noted is None or noted.module() is not module:
+                if len(self.noted) >= _MOST_NOTED:
+                    return
+                noted = self.noted[id(module)] = _Noted(module)
+            if module.training and _grad_enabled():
+                shape = batch_shape(args, kwargs)
+                if shape is not None:
+                    noted.pending.append(shape)
+        except Exception as error:  # noqa: BLE001 - a module may be anything
+            _SITE.failed(error)
+
+    def backward_ran(self) -> None:
+        """Forwards that waited for this backward are micro-batches."""
+        for noted in self.noted.values():
+            for shape in noted.pending:
+                noted.batches[shape] = noted.batches.get(shape, 0) + 1
+            noted.pending.clear()
+
+    def settle(self, agent: Agent, optimizer: Any) -> None:
+        """Choose the model at the end of a step, hand its micro-batches to the step, and tap its class alone."""
+        self.disarm()
+        with _FIND:
+            owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            best, covered = self._most_covering(owned)
+            if best is None:
+                self.tried += 1
+                if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
+                    self.arm()
+                    return
+                found = _search_heap(self.module_class, owned)
+                if found is not None:
+                    self._describe(found, _autocast_dtype(found))
+                return
+            root = best.module()
+            for shape, calls in best.batches.items():
+                agent.batches[shape] = agent.batches.get(shape, 0) + calls
+            self._tap(root)
+            self.noted.clear()
+            self._describe(root, best.autocast)
+
+    def _most_covering(self, owned: Set[int]) -> Tuple[Optional[_Noted], int]:
+        best: Optional[_Noted] = None
+        most = 0
+        for noted in self.noted.values():
+            module = noted.module()
+            if module is None or not noted.batches:
+                continue
+            covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
+            if covered > most:
+                best, most = noted, covered
+        return best, most
+
+    def _tap(self, root: Any) -> None:
+        """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""
+        modules = [root]
+        while len(modules) < 4:  # noqa: PLR2004 - wrappers do not nest deeper
+            inner = next((getattr(modules[-1], name, None) for name in _WRAPPERS if name in _own(modules[-1])), None)
+            if not isinstance(inner, self.module_class):
+                break
+            modules.append(inner)
+        ids = frozenset(id(module) for module in modules)
+        self.roots = [ref(module) for module in modules]
+        for kind in {type(module) for module in modules}:
+            own = vars(kind).get("__call__")
+            self.tapped.append((kind, own))
+            kind.__call__ = _tapped_call(kind, own, ids, self.agent)  # type: ignore[attr-defined]
+
+    def _describe(self, root: Any, autocast: str) -> None:
+        from ..describe import describe
+
+        description = describe(root)
+        if autocast:
+            description["autocast"] = autocast
+        description["device"] = _device(root)
+        self.agent.event("model", {"description": description})
+        self.agent.publish().model_found(description)
+
+    def undo(self) -> None:
+        """Restore every class that was touched."""
+        self.disarm()
+        while self.tapped:
+            kind, own = self.tapped.pop()
+            if own is None:
+                del kind.__call__  # type: ignore[attr-defined]
+            else:
+                kind.__call__ = own  # type: ignore[attr-defined]
+
+
+def _tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent: Agent) -> Callable[..., Any]:
+    """Make the `__call__` of a root's class. Without one of its own the class goes on inheriting, whatever is patched."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _compiling() or agent.in_model or id(self) not in ids:
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        if _SITE.on and get_ident() == agent.clock.thread:
+            try:
+                clock = agent.clock
+                if self.training and _grad_enabled():
+                    if clock.base != span_clock.STEP:
+                        clock.set_base(span_clock.STEP)
+                    shape = batch_shape(args, kwargs)
+                    if shape is not None:
+                        agent.pending.append(shape)
+                elif clock.base != span_clock.EVAL:
+                    clock.set_base(span_clock.EVAL)
+            except Exception as error:  # noqa: BLE001 - arguments may be anything
+                _SITE.failed(error)
+        agent.in_model = True
+        try:
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)  # type: ignore[misc]
+        finally:
+            agent.in_model = False
+
+    return __call__
+
+
+def _search_heap(module_class: Any, owned: Set[int]) -> Any:
+    """Find the outermost module that owns most of the optimizer's parameters, when none was seen being called.
+
+    By `type(x).__mro__`, because `isinstance` would wake lazy proxies.
+    """
+    modules = [found for found in gc.get_objects() if module_class in type(found).__mro__]
+    inner = {id(child) for module in modules for child in module.children()}
+    best, most = None, 0
+    for module in modules:
+        if id(module) not in inner:
+            covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
+            if covered > most:
+                best, most = module, covered
+    return best
+
+
+def _own(module: Any) -> Any:
+    return module.__dict__.get("_modules", ())
+
+
+def _autocast_dtype(root: Any) -> str:
+    """The dtype that autocast gives matrix products now, or an empty string where it is off."""
+    torch = sys.modules["torch"]
+    device = _device(root)
+    try:
+        if torch.is_autocast_enabled(device):
+            return str(torch.get_autocast_dtype(device)).replace("torch.", "")
+    except (TypeError, RuntimeError):
+        # A device that autocast does not know.
+        return ""
+    return ""
+
+
+def _device(root: Any) -> str:
+    return next((str(p.device.type) for p in root.parameters()), "cpu")
+
+
+def _grad_enabled() -> bool:
+    # Inference mode turns gradients off as well.
+    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
+    if _is_grad_enabled is None:
+        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
+    return _is_grad_enabled()
+
+
+_is_grad_enabled: Optional[Callable[[], bool]] = None
+
+
+def _never_compiling() -> bool:
+    return False
+
+
+# Replaced by torch.compiler.is_compiling once that module is there; torch.compile folds it to True while tracing.
+_compiling: Callable[[], bool] = _never_compiling

@@ -1,0 +1,41 @@
+"""Sees every optimizer step, through torch's own global step hooks."""
+
+from __future__ import annotations
+
+from ..guard import site
+
+MYPY = False
+if MYPY:
+    from types import ModuleType
+    from typing import Any
+
+    from ...hookspecs import Undo
+    from ..agent import Agent
+
+_SITE = site("optimizer")
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
+    """Register the pre- and post-hook for all optimizers of `torch.optim.optimizer`."""
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if _SITE.on:
+            try:
+                agent.optimizer_enters(optimizer)
+            except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training
+                _SITE.failed(error)
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if _SITE.on:
+            try:
+                agent.optimizer_leaves(optimizer)
+            except Exception as error:  # noqa: BLE001 - as above
+                _SITE.failed(error)
+
+    handles = [module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)]
+
+    def undo() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return undo

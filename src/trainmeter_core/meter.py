@@ -1,0 +1,172 @@
+"""Turns what was observed of a run into the published series; pure functions of counts and durations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
+
+from .flops import CONVENTIONS, HEADLINE, training_flops
+from .model_shape import Batch, ModelShape
+from .readings import Absent
+from .series import PREFIX, TIME_KINDS
+
+Shape = Tuple[int, int, int]
+"""Sequences, length, target length of one micro-batch."""
+
+
+class Window(NamedTuple):
+    """What one rank did over a span of whole optimizer steps; the startup is in ``seconds`` and nowhere else."""
+
+    steps: int
+    rate_s: float
+    """Wall seconds over the steps that rates are taken from, the first step of the process left out."""
+    rate_batches: Mapping[Shape, int]
+    """Micro-batches by shape over the same steps."""
+    seconds: Mapping[str, float]
+    """Wall seconds by kind over the whole window."""
+
+
+class Totals(NamedTuple):
+    """Sums since the start of the run."""
+
+    steps: int
+    skipped: int
+    tokens: int
+    samples: int
+    batches: Mapping[Shape, int]
+    """Micro-batches of one rank by shape."""
+
+
+class Budget(NamedTuple):
+    """What the user means to spend: one quantity of tokens, steps, flops or hours."""
+
+    kind: str
+    amount: float
+
+
+class Meter:
+    """Knows the model, the peak and the number of ranks; gives rows of series.
+
+    ``peak_tflops`` is the dense peak of one device in TFLOP/s for the dtype that runs, or why it is not known.
+    """
+
+    def __init__(
+        self,
+        shape: Union[ModelShape, Absent],
+        ranks: int = 1,
+        peak_tflops: Union[float, Absent] = Absent("the peak of this device is not known; give --peak-tflops"),  # noqa: B008
+        headline: str = HEADLINE,
+        budget: Optional[Budget] = None,
+    ) -> None:
+        self.shape = shape
+        self.ranks = ranks
+        self.peak_tflops = peak_tflops
+        self.headline = headline
+        self.budget = budget
+        self._known: Dict[Tuple[str, Shape], Union[int, Absent]] = {}
+
+    def flops(self, convention: str, batches: Mapping[Shape, int]) -> Union[int, Absent]:
+        """Give the training FLOPs of these micro-batches under a convention."""
+        total = 0
+        for batch, calls in batches.items():
+            key = (convention, batch)
+            count = self._known.get(key)
+            if count is None:
+                count = self._known[key] = self._flops_of_one(convention, batch)
+                if len(self._known) > 1 << 16:
+                    self._known.clear()
+            if isinstance(count, Absent):
+                return count
+            total += count * calls
+        return total
+
+    def _flops_of_one(self, convention: str, batch: Shape) -> Union[int, Absent]:
+        if isinstance(self.shape, Absent):
+            return self.shape
+        sequences, length, target = batch
+        return training_flops(convention, self.shape, Batch(sequences, length, target))
+
+    def row(self, window: Window, totals: Totals, scale: Tuple[int, int]) -> Dict[str, float]:
+        """Give the row to publish: names with prefix, finite values.
+
+        ``scale`` is global tokens over this rank's tokens as a fraction (the number of ranks where they are equal):
+        what this rank did, times the scale, is what the run did.
+        """
+        row: Dict[str, float] = {"step": totals.steps, "samples": _scaled(totals.samples, scale)}
+        if totals.tokens:
+            row["tokens"] = _scaled(totals.tokens, scale)
+        if totals.skipped:
+            row["steps_skipped"] = totals.skipped
+        spent = self.flops(self.headline, totals.batches) if totals.batches else Absent("no batch was seen")
+        if not isinstance(spent, Absent):
+            row["flops"] = _scaled(spent, scale)
+        row.update(self._speed(window, scale))
+        row.update(self._budget(row, totals))
+        row.update(time_shares(window.seconds))
+        return {PREFIX + name: value for name, value in row.items() if math.isfinite(value)}
+
+    def _speed(self, window: Window, scale: Tuple[int, int]) -> Dict[str, float]:
+        if window.steps < 1 or window.rate_s <= 0:
+            return {}
+        row: Dict[str, float] = {"step_time_s": window.rate_s / window.steps}
+        factor = scale[0] / scale[1]
+        tokens = sum(b * t * calls for (b, t, _), calls in window.rate_batches.items())
+        samples = sum(b * calls for (b, _, _), calls in window.rate_batches.items())
+        if tokens:
+            row["tokens_per_s"] = tokens * factor / window.rate_s
+            row["tokens_per_s_per_gpu"] = row["tokens_per_s"] / self.ranks
+        if samples:
+            row["samples_per_s"] = samples * factor / window.rate_s
+        if not window.rate_batches:
+            return row
+        for convention in CONVENTIONS:
+            flops = self.flops(convention, window.rate_batches)
+            if isinstance(flops, Absent):
+                continue
+            per_device = flops * factor / window.rate_s / self.ranks / 1e12
+            if convention == self.headline:
+                row["tflops_per_gpu"] = per_device
+                row["tflops"] = per_device * self.ranks
+            if not isinstance(self.peak_tflops, Absent):
+                row["mfu/" + convention] = 100.0 * per_device / self.peak_tflops
+        if "mfu/" + self.headline in row:
+            row["mfu_pct"] = row["ladder/6_mfu"] = row["mfu/" + self.headline]
+        return row
+
+    def _budget(self, row: Mapping[str, float], totals: Totals) -> Dict[str, float]:
+        """Progress, FLOPs required and time left, where the budget's own quantity is known."""
+        if self.budget is None:
+            return {}
+        done = {"tokens": row.get("tokens"), "steps": totals.steps, "flops": row.get("flops")}.get(self.budget.kind)
+        if not done or self.budget.amount <= 0:
+            return {}
+        share = done / self.budget.amount
+        told: Dict[str, float] = {"progress_pct": min(100.0, 100.0 * share)}
+        if row.get("flops"):
+            told["flops_required"] = row["flops"] / share
+        if row.get("step_time_s"):
+            steps_left = max(0.0, totals.steps / share - totals.steps)
+            told["eta_s"] = steps_left * row["step_time_s"]
+        return told
+
+
+def time_shares(seconds: Mapping[str, float]) -> Dict[str, float]:
+    """Give percent by kind; the parts add up to 100. Empty when no time has passed."""
+    whole = sum(seconds.values())
+    if whole <= 0:
+        return {}
+    return {"time/" + kind: 100.0 * seconds.get(kind, 0.0) / whole for kind in TIME_KINDS}
+
+
+def _scaled(count: int, scale: Tuple[int, int]) -> int:
+    """Give count x scale as a whole number; exact wherever the scale is one."""
+    return count * scale[0] // scale[1]
+
+
+def parse_budget(options: Mapping[str, Any]) -> Optional[Budget]:
+    """Take the first budget named in the options, as ``budget_tokens``, ``budget_steps`` or ``budget_flops``."""
+    for kind in ("tokens", "steps", "flops"):
+        amount = options.get("budget_" + kind)
+        if amount:
+            return Budget(kind, float(amount))
+    return None

@@ -1,0 +1,250 @@
+"""Carries what the agents wrote (rings and side files) into the run log, once or twice a second."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmeter_core import ring_format as layout
+
+Emit = Callable[[dict[str, Any]], None]
+
+_TIMES = ("step", "data_wait", "checkpoint", "eval", "logging")
+
+
+@dataclass
+class _Window:
+    """Sums over the steps of one rank that one look at its ring found."""
+
+    first: int = 0
+    last: int = 0
+    n: int = 0
+    skipped: int = 0
+    tokens: int = 0
+    samples: int = 0
+    micro_batches: int = 0
+    wall_s: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    shortest: float = math.inf
+    longest: float = 0.0
+    end: float = 0.0
+
+    def add(self, record: layout.StepRecord, shapes: dict[tuple[int, int, int], int]) -> None:
+        """Add one step, or the tail after the last one, which is time and nothing else."""
+        if record.type == layout.STEP_RECORD:
+            skipped = bool(record.flags & layout.FLAG_SKIPPED)
+            if not self.n and not self.skipped:
+                self.first = record.step
+            self.last = record.step
+            self.n += not skipped
+            self.skipped += skipped
+            self.shortest = min(self.shortest, record.wall_s)
+            self.longest = max(self.longest, record.wall_s)
+        self.tokens += record.tokens
+        self.samples += record.samples
+        self.micro_batches += record.micro_batches
+        self.wall_s += record.wall_s
+        self.end = record.end
+        for kind in _TIMES:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
+        for shape, calls in shapes.items():
+            self.batches[shape] = self.batches.get(shape, 0) + calls
+
+    def fields(self, startup: bool) -> dict[str, Any]:
+        """The log's record of this window; what no kind claims is `other`."""
+        seconds = {"startup": self.wall_s} if startup else dict(self.seconds)
+        if not startup:
+            seconds["other"] = max(0.0, self.wall_s - sum(seconds.values()))
+        return {
+            "first": self.first,
+            "last": self.last,
+            "n": self.n,
+            "skipped": self.skipped,
+            "tokens": self.tokens,
+            "samples": self.samples,
+            "micro_batches": self.micro_batches,
+            "wall_s": self.wall_s,
+            "time": seconds,
+            "batches": [[*shape, calls] for shape, calls in self.batches.items()],
+            "step_time_s": [self.shortest, self.longest] if self.n or self.skipped else None,
+            "startup": startup,
+        }
+
+
+class RingReader:
+    """Reads one ring as it grows. A rank that outran its reader is noticed, and its totals stay true."""
+
+    def __init__(self, path: str) -> None:
+        """Map the ring; raises ValueError when the file is not one (yet)."""
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size < layout.RING_BYTES:
+                raise ValueError("not a whole ring: " + path)
+            self._map = mmap.mmap(file.fileno(), layout.RING_BYTES, access=mmap.ACCESS_READ)
+        magic, size, _, *rest = layout.IDENTITY.unpack_from(self._map, 0)
+        if magic != layout.MAGIC or size != layout.RECORD_SIZE:
+            raise ValueError("not a ring of this version: " + path)
+        self.identity = layout.Identity(*rest)
+        self.position = 0
+        self.lost = 0
+        self._shapes: dict[tuple[int, int, int], int] = {}
+
+    def totals(self) -> layout.Totals:
+        """Sums since the start of the process; read until two readings agree."""
+        last = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
+        for _ in range(3):
+            again = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
+            if again == last:
+                break
+            last = again
+        return layout.Totals(*last)
+
+    def phase(self) -> int:
+        """What the process does now: an index into series.TIME_KINDS."""
+        return self._map[layout.PHASE_OFFSET]
+
+    def wall_clock(self, monotonic: float) -> float:
+        """Translate the node's monotonic clock to seconds since the epoch."""
+        return self.identity.wall_clock + (monotonic - self.identity.monotonic)
+
+    def steps(self) -> Iterator[tuple[layout.StepRecord, dict[tuple[int, int, int], int]]]:
+        """Yield the records written since the last call, each with its micro-batches by shape."""
+        head = self.totals().records
+        if head - self.position > layout.CAPACITY:
+            self.lost += head - layout.CAPACITY - self.position
+            self.position = head - layout.CAPACITY
+            self._shapes = {}
+        while self.position < head:
+            offset = layout.HEADER_SIZE + self.position % layout.CAPACITY * layout.RECORD_SIZE
+            position = self.position
+            self.position += 1
+            kind = self._map[offset]
+            if kind == layout.SHAPES_RECORD:
+                _, entries, _, _, *flat, _, check = layout.SHAPES.unpack_from(self._map, offset)
+                if check != layout.check_word(position):
+                    self.lost += 1
+                    continue
+                for start in range(0, 4 * entries, 4):
+                    sequences, length, target, calls = flat[start : start + 4]
+                    self._shapes[(sequences, length, target)] = calls
+                continue
+            *fields, check = layout.RECORD.unpack_from(self._map, offset)
+            if check != layout.check_word(position) or kind not in (layout.STEP_RECORD, layout.TAIL_RECORD):
+                self.lost += 1
+                continue
+            record = layout.StepRecord(*fields)
+            shapes = self._shapes
+            self._shapes = {}
+            if not record.flags & layout.FLAG_MIXED_SHAPES:
+                shapes = _one_shape(record)
+            yield record, shapes
+
+    def close(self) -> None:
+        """Unmap."""
+        self._map.close()
+
+
+def _one_shape(record: layout.StepRecord) -> dict[tuple[int, int, int], int]:
+    """The micro-batches of a step that were all alike."""
+    if not record.micro_batches:
+        return {}
+    return {(record.samples // record.micro_batches, record.seq_len, record.target_len): record.micro_batches}
+
+
+class Drain:
+    """Reads every ring and side file of a spool and emits run-log records."""
+
+    def __init__(self, spool: str, emit: Emit) -> None:
+        self.spool = spool
+        self._emit = emit
+        self.rings: dict[str, RingReader] = {}
+        self._sides: dict[str, int] = {}
+        self._refused: set[str] = set()
+        self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
+        """Called with each window of steps, its fields and its end in seconds since the epoch."""
+
+    def poll(self) -> None:
+        """Carry over everything that is new."""
+        try:
+            names = sorted(os.listdir(self.spool))
+        except FileNotFoundError:
+            # Somebody emptied the temporary directory: what was mapped stays readable.
+            names = []
+        for name in names:
+            if name.endswith(".jsonl"):
+                self._poll_side(name)
+            elif name.endswith(".ring") and name not in self.rings and name not in self._refused:
+                self._open_ring(name)
+        for reader in self.rings.values():
+            self._poll_ring(reader)
+
+    def _open_ring(self, name: str) -> None:
+        try:
+            self.rings[name] = RingReader(os.path.join(self.spool, name))
+        except ValueError:
+            # Its writer reserves the space and fills in the header in the next microseconds; look again.
+            return
+        except OSError as error:
+            self._refused.add(name)
+            self._emit({"type": "failure", "site": "drain", "count": 1, "first": str(error)})
+
+    def _poll_ring(self, reader: RingReader) -> None:
+        lost = reader.lost
+        window = _Window()
+        who = {"rank": reader.identity.rank, "pid": reader.identity.pid}
+        for record, shapes in reader.steps():
+            if record.flags & layout.FLAG_STARTUP:
+                start = _Window()
+                start.add(record, shapes)
+                self._emit_steps(reader, start.fields(startup=True), start.end)
+            else:
+                window.add(record, shapes)
+        if window.wall_s or window.n:
+            self._emit_steps(reader, window.fields(startup=False), window.end)
+        if reader.lost != lost:
+            self._emit({"type": "dropped", **who, "records": reader.lost - lost})
+
+    def _emit_steps(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
+        wall = reader.wall_clock(end)
+        self._emit({"type": "steps", "t": wall, "rank": reader.identity.rank, "pid": reader.identity.pid, **fields})
+        if self.on_steps is not None:
+            self.on_steps(reader, fields, wall)
+
+    def _poll_side(self, name: str) -> None:
+        path = os.path.join(self.spool, name)
+        start = self._sides.get(name, 0)
+        try:
+            with open(path, "rb") as file:
+                file.seek(start)
+                text = file.read()
+        except OSError:
+            # Removed under us; nothing more will come from it.
+            return
+        whole = text.rfind(b"\n") + 1
+        self._sides[name] = start + whole
+        for line in text[:whole].splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                # Two processes' torn lines: the next line is whole again.
+                continue
+            if isinstance(event, dict):
+                self._emit(event)
+
+    def agents(self) -> int:
+        """How many processes woke the agent, trainers or not."""
+        try:
+            return sum(name.startswith("agent-") for name in os.listdir(self.spool))
+        except OSError:
+            # The spool was removed from under us.
+            return len(self.rings)
+
+    def close(self) -> None:
+        """Unmap the rings."""
+        for reader in self.rings.values():
+            reader.close()

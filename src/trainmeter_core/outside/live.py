@@ -1,0 +1,94 @@
+"""The run as it stands now, over all ranks of this node: rows of series for files, boards and the progress line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainmeter_core.meter import Budget, Meter, Totals, Window
+from trainmeter_core.readings import Absent
+from trainmeter_core.series import TIME_KINDS
+from trainmeter_core.shape_from import shape_of
+
+Shape = tuple[int, int, int]
+
+
+class LiveRun:
+    """Adds up the windows of every rank; `row` gives what is new since the last row, for the whole run."""
+
+    def __init__(self, *, convention: str | None, peak_tflops: float | None, budget: Budget | None) -> None:
+        self.world_size = 1
+        self.description: dict[str, Any] | None = None
+        self._convention = convention
+        self._peak = peak_tflops
+        self._budget = budget
+        self._meter: Meter | None = None
+        self._leader: int | None = None
+        self._steps = 0
+        self._skipped = 0
+        self._tokens = 0
+        self._samples = 0
+        self._batches: dict[Shape, int] = {}
+        self._window_steps = 0
+        self._window_s = 0.0
+        self._window_batches: dict[Shape, int] = {}
+        self._seconds: dict[str, float] = {}
+
+    def model(self, description: dict[str, Any]) -> None:
+        """The agent described the model of a rank; the first description stands."""
+        if self.description is None:
+            self.description = description
+
+    def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
+        """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
+        self.world_size = max(self.world_size, world_size)
+        if self._leader is None or rank < self._leader:
+            self._leader = rank
+        self._tokens += fields["tokens"]
+        self._samples += fields["samples"]
+        for *shape, calls in fields["batches"]:
+            key = (shape[0], shape[1], shape[2])
+            self._batches[key] = self._batches.get(key, 0) + calls
+            if not fields["startup"]:
+                self._window_batches[key] = self._window_batches.get(key, 0) + calls
+        if rank != self._leader:
+            return
+        self._steps += fields["n"]
+        self._skipped += fields["skipped"]
+        for kind, seconds in fields["time"].items():
+            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+        if not fields["startup"] and fields["n"]:
+            self._window_steps += fields["n"]
+            self._window_s += fields["wall_s"]
+
+    def row(self) -> dict[str, float] | None:
+        """Give the row over the steps since the last one, or None when no whole step is new."""
+        if not self._window_steps:
+            return None
+        meter = self._meter_now()
+        window = Window(
+            self._window_steps,
+            self._window_s,
+            self._window_batches,
+            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS},
+        )
+        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches)
+        row = meter.row(window, totals, (1, 1))
+        self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
+        return row
+
+    def _meter_now(self) -> Meter:
+        if self._meter is None:
+            shape: Any = Absent("the model was not seen")
+            if self.description is not None:
+                found = shape_of(self.description)
+                shape = found if isinstance(found, Absent) else found[0]
+            meter = Meter(shape, ranks=self.world_size, budget=self._budget)
+            if self._convention:
+                meter.headline = self._convention
+            if self._peak:
+                meter.peak_tflops = self._peak
+            if self.description is None:
+                return meter
+            self._meter = meter
+        self._meter.ranks = self.world_size
+        return self._meter

@@ -1,0 +1,26 @@
+"""What a user can ask of a run; filled by the command line, read by the session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of one `tm` command line; None and empty mean "not given"."""
+
+    target: str
+    """The script, module or command as written."""
+    kind: Literal["script", "module", "command"]
+    convention: str | None = None
+    peak_tflops: float | None = None
+    """Dense peak of one device, 1e12 FLOP/s."""
+    budget_tokens: int | None = None
+    budget_steps: int | None = None
+    budget_flops: float | None = None
+    budget_hours: float | None = None
+    run_name: str | None = None
+    no_taps: tuple[str, ...] = ()
+    no_plugins: tuple[str, ...] = ()
+    quiet: bool = False

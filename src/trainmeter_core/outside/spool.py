@@ -1,0 +1,74 @@
+"""The node-local directory where agents leave their rings and side files: private, in memory where there is any."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+import stat
+import tempfile
+from typing import Any
+
+from trainmeter_core.board_format import BOARD_BYTES, write_board
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
+_ROOM_NEEDED = 16 << 20
+
+
+class Spool:
+    """One run's directory, 0700 and ours; removed at the end, when everything is in the run directory.
+
+    Raises OSError when no temporary directory can be written.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self.path = os.path.join(_home_of_spools(), run_id)
+        os.mkdir(self.path, 0o700)
+        self._board = self._make_board()
+
+    def lay_out(self, content: dict[str, Any]) -> bool:
+        """Put the newest readings on the board for the agents to publish."""
+        return write_board(self._board, content)
+
+    def remove(self) -> None:
+        """Take the directory away."""
+        self._board.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _make_board(self) -> mmap.mmap:
+        path = os.path.join(self.path, "board")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(descriptor, b"\0" * BOARD_BYTES)
+            return mmap.mmap(descriptor, BOARD_BYTES)
+        finally:
+            os.close(descriptor)
+
+
+def _home_of_spools() -> str:
+    """Give a directory of this user alone, in shared memory when that has room, else in the temporary directory."""
+    name = f"trainmeter-{os.getuid()}"
+    for base in (_SHARED_MEMORY, tempfile.gettempdir()):
+        path = os.path.join(base, name)
+        try:
+            if base == _SHARED_MEMORY and _room(base) < _ROOM_NEEDED:
+                continue
+            os.makedirs(path, 0o700, exist_ok=True)
+            if _ours_alone(path):
+                return path
+        except OSError:
+            # No such file system here, or not for us.
+            continue
+    # Somebody sits on the name that would be ours: take one that nobody can guess.
+    return tempfile.mkdtemp(prefix=name + "-")
+
+
+def _room(path: str) -> int:
+    system = os.statvfs(path)
+    return system.f_bavail * system.f_frsize
+
+
+def _ours_alone(path: str) -> bool:
+    """A real directory, owned by us, that nobody else can enter: not a link that somebody planted."""
+    found = os.lstat(path)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

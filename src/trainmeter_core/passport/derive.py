@@ -1,0 +1,124 @@
+"""The derived numbers of a passport, each from inputs that stand in the same passport, so that they can be checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainmeter_core.readings import Absent
+from trainmeter_core.series import LADDER_RUNGS, TIME_KINDS
+
+from .sheet import FORMULA, Json, Sheet, Value, first_absent, ratio, reading
+
+if TYPE_CHECKING:
+    from .formulas import Formulas
+
+HEADLINE = "torchtitan"
+
+
+def compute(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json:
+    """FLOPs under every convention: sum over batches of formula x calls, times ranks over ranks seen."""
+    whole = _flops(passport, "data", formulas)
+    part = _flops(passport, "steady", formulas)
+    tokens = reading(passport, "data.tokens")
+    per_token = {name: _exact(ratio(flops, tokens), flops, tokens) for name, flops in whole.items()}
+    return {
+        "convention": passport["options"]["convention"],
+        "flops": sheet.numbers("compute.flops", whole, "FLOPs", FORMULA),
+        "steady_flops": sheet.numbers("compute.steady_flops", part, "FLOPs", FORMULA),
+        "flops_per_token": sheet.numbers("compute.flops_per_token", per_token, "FLOPs/token", FORMULA),
+        "required": sheet.number("compute.required", _required(passport, per_token), "FLOPs", FORMULA),
+    }
+
+
+def _exact(quotient: Value, above: Value, below: Value) -> Value:
+    """An integer where the division has no rest."""
+    if isinstance(quotient, Absent) or not isinstance(above, int) or not isinstance(below, int):
+        return quotient
+    return above // below if above % below == 0 else quotient
+
+
+def _flops(passport: Json, part: str, formulas: Formulas | Absent) -> dict[str, Value]:
+    headline = passport["options"]["convention"]
+    if isinstance(formulas, Absent):
+        return {headline: formulas}
+    batches = passport[part]["batches"]
+    if batches is None:
+        return {headline: Absent("no batches to count in")}
+    if passport["data"]["samples"] is None:
+        return {headline: Absent("not every step's batch was seen")}
+    world_size = reading(passport, "hardware.world_size")
+    seen = reading(passport, "hardware.ranks_seen")
+    flops: dict[str, Value] = dict(formulas.of_batches(batches["rows"]))
+    if not isinstance(world_size, Absent) and not isinstance(seen, Absent) and 0 < seen < world_size:
+        flops = {
+            name: _exact(ratio(_times(f, world_size), seen), _times(f, world_size), seen) for name, f in flops.items()
+        }
+    if headline not in flops:
+        flops[headline] = Absent("no convention of this name")
+    return flops
+
+
+def _times(value: Value, factor: Value) -> Value:
+    absent = first_absent(value, factor)
+    return absent if absent is not None else value * factor  # type: ignore[operator]  # both are numbers here
+
+
+def _required(passport: Json, per_token: dict[str, Value]) -> Value:
+    options = passport["options"]
+    if options["budget_flops"] is not None:
+        return reading(passport, "options.budget_flops")
+    if options["budget_tokens"] is None:
+        return Absent("no budget in tokens or FLOPs")
+    return _times(per_token[options["convention"]], reading(passport, "options.budget_tokens"))
+
+
+def efficiency(passport: Json, sheet: Sheet) -> Json:
+    """Rates over the steady part; MFU = steady FLOPs / (steady seconds x devices x peak)."""
+    span = reading(passport, "steady.seconds")
+    devices = reading(passport, "hardware.devices")
+    peak = reading(passport, "options.peak_tflops")
+    if isinstance(peak, Absent):
+        peak = Absent(_no_peak(passport))
+    flops = {name: reading(passport, "compute.steady_flops." + name) for name in passport["compute"]["steady_flops"]}
+    available = _times(_times(span, devices), peak)
+    mfu = {name: ratio(value, available, 100 / 1e12) for name, value in flops.items()}
+    headline = passport["options"]["convention"]
+    tokens = reading(passport, "steady.tokens")
+    rates: dict[str, Any] = {
+        "tokens_per_s": (ratio(tokens, span), "tokens/s"),
+        "tokens_per_s_per_device": (ratio(ratio(tokens, span), devices), "tokens/s"),
+        "samples_per_s": (ratio(reading(passport, "steady.samples"), span), "samples/s"),
+        "step_time_s": (ratio(span, reading(passport, "steady.steps")), "seconds"),
+        "tflops": (ratio(flops[headline], span, 1e-12), "TFLOP/s"),
+        "tflops_per_device": (ratio(ratio(flops[headline], span, 1e-12), devices), "TFLOP/s"),
+        "mfu_pct": (mfu[headline], "percent"),
+    }
+    section = {name: sheet.number("efficiency." + name, value, unit, FORMULA) for name, (value, unit) in rates.items()}
+    section["mfu"] = sheet.numbers("efficiency.mfu", mfu, "percent", FORMULA)
+    section["hfu_pct"] = sheet.gap("efficiency.hfu_pct", "executed FLOPs were not counted")
+    section["ladder"] = _ladder(passport, section, sheet)
+    return section
+
+
+def _no_peak(passport: Json) -> str:
+    if passport["hardware"]["gpus"] == []:
+        return "no GPU, so no peak: give the peak of one device with --peak-tflops"
+    return "the peak of this device is not known: give it with --peak-tflops"
+
+
+def _ladder(passport: Json, section: Json, sheet: Sheet) -> Json:
+    """Rungs 5 and 6 are the numbers above; the others come from GPU counters."""
+    view = {**passport, "efficiency": section}
+    above = {"5_hfu": reading(view, "efficiency.hfu_pct"), "6_mfu": reading(view, "efficiency.mfu_pct")}
+    counters = Absent("no GPU in this run" if passport["hardware"]["gpus"] == [] else "no GPU counters were read")
+    values = {rung: above.get(rung, counters) for rung in LADDER_RUNGS}
+    return sheet.numbers("efficiency.ladder", values, "percent", FORMULA)
+
+
+def shares(passport: Json, sheet: Sheet) -> Json:
+    """Percent of the ranks' summed wall time by kind; the known ones add up to 100."""
+    values = {kind: reading(passport, "time.rank_seconds." + kind) for kind in TIME_KINDS}
+    total = sum(value for value in values.values() if not isinstance(value, Absent))
+    return sheet.numbers(
+        "time.shares", {kind: ratio(value, total, 100.0) for kind, value in values.items()}, "percent", FORMULA
+    )

@@ -1,0 +1,63 @@
+"""The seam to the FLOPs conventions: a model's description in, training FLOPs of any batches out."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Union
+
+from trainmeter_core.readings import Absent
+
+FlopsTable = Dict[str, Union[int, Absent]]
+
+
+class Formulas(NamedTuple):
+    """Every convention applied to one model. `of_sequence` takes (sequence length, target length)."""
+
+    headline: str
+    shape: Any
+    shape_source: str
+    of_sequence: Callable[[int, int], Mapping[str, int | Absent]]
+
+    def of_batches(self, rows: Iterable[Sequence[int]]) -> FlopsTable:
+        """Training FLOPs under each convention, over rows of (sequences, length, target length, calls).
+
+        Every convention is linear in the sequences of equal lengths, so each pair of lengths is computed once.
+        A convention that does not apply to one of the lengths is Absent for all of them.
+        """
+        sequences: dict[tuple[int, int], int] = {}
+        for many, seq_len, target_len, calls in rows:
+            if many * calls and seq_len:
+                sequences[seq_len, target_len] = sequences.get((seq_len, target_len), 0) + many * calls
+        sums: FlopsTable = {}
+        for lengths, many in sequences.items():
+            for name, flops in self.of_sequence(*lengths).items():
+                before = sums.get(name, 0)
+                if isinstance(before, Absent):
+                    continue
+                sums[name] = flops if isinstance(flops, Absent) else before + flops * many
+        return sums
+
+
+def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
+    """The conventions of this installation for a described model, or why there are none."""
+    if isinstance(description, Absent):
+        return Absent("no model was seen")
+    try:
+        flops = importlib.import_module("trainmeter_core.flops")
+        shape_from = importlib.import_module("trainmeter_core.shape_from")
+        model_shape = importlib.import_module("trainmeter_core.model_shape")
+    except ImportError:  # an agent's directory without the formulas
+        return Absent("FLOPs conventions are not part of this installation")
+    try:
+        shaped = shape_from.shape_of(description)
+    except (KeyError, TypeError, ValueError, AttributeError):  # written by another version, or edited
+        return Absent("the model's description is not one that this version can read")
+    if isinstance(shaped, Absent):
+        return shaped
+    shape, source = shaped
+
+    def of_sequence(seq_len: int, target_len: int) -> Mapping[str, int | Absent]:
+        table: Mapping[str, int | Absent] = flops.all_training_flops(shape, model_shape.Batch(1, seq_len, target_len))
+        return table
+
+    return Formulas(flops.HEADLINE, shape, source, of_sequence)

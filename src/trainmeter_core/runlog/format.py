@@ -1,0 +1,127 @@
+"""The run directory's files and the record types of log.jsonl, in one table.
+
+run.json is one object, written first; log.jsonl is append-only, one JSON object per line, each with "type" and "t"
+(seconds since the epoch). A reader ignores types and fields it does not know, so that a log may grow new ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FORMAT = "trainmeter-run/1"
+RUN_FILE = "run.json"
+LOG_FILE = "log.jsonl"
+PASSPORT_FILE = "passport.json"
+PASSPORT_MARKDOWN_FILE = "passport.md"
+LOCAL_TRACKER_DIRECTORY = "tb"
+
+
+class Field(NamedTuple):
+    """One field of a record: its JSON type, whether every record of the type has it, and its meaning."""
+
+    name: str
+    type: str
+    required: bool
+    meaning: str
+
+
+RUN_FIELDS: tuple[Field, ...] = (
+    Field("format", "string", True, f'always "{FORMAT}"'),
+    Field("run_id", "string", True, "the last part of the directory's name, or the launcher's own id of the job"),
+    Field("name", "string", False, "the user's name for the run"),
+    Field("script", "string", True, "script, module or command as written, secrets taken out"),
+    Field("command", "list of strings", True, "the whole command line, secrets taken out"),
+    Field("started", "number", True, "seconds since the epoch"),
+    Field("git_commit", "string or null", False, "commit of the script's repository"),
+    Field("git_dirty", "boolean or null", False, "whether that repository had changes"),
+    Field("trainmeter", "string", True, "version of trainmeter"),
+    Field("convention", "string or null", False, "FLOPs convention of the headline"),
+    Field("peak_tflops", "number or null", False, "dense peak of one device, TFLOP/s"),
+    Field("peak_source", "string or null", False, '"user" for --peak-tflops, else the row of the device table'),
+    Field("peak_dtype", "string or null", False, "dtype that the peak belongs to"),
+    Field("budget_tokens", "integer or null", False, "the run's goal in tokens"),
+    Field("budget_steps", "integer or null", False, "the run's goal in optimizer steps"),
+    Field("budget_flops", "number or null", False, "the run's goal in FLOPs"),
+    Field("budget_hours", "number or null", False, "the run's goal in hours"),
+    Field("budget_source", "string or null", False, '"user", or the framework that the goal was read from'),
+)
+
+_RANK = Field("rank", "integer", True, "global rank of the process")
+
+RECORDS: dict[str, tuple[Field, ...]] = {
+    "process": (
+        _RANK,
+        Field("local_rank", "integer", True, "rank on its node"),
+        Field("world_size", "integer", True, "number of ranks"),
+        Field("pid", "integer", True, "process id; a new one for the same rank is a restart"),
+        Field("python", "string", False, "version of the trainer's Python"),
+        Field("torch", "string", False, "version of the trainer's torch"),
+        Field("started", "number", False, "process start, seconds since the epoch"),
+    ),
+    "model": (
+        _RANK,
+        Field("description", "object", True, "what the agent saw of the model: its config and the shapes of its parts"),
+        Field("shape_source", "string or null", False, "where the shape was taken from"),
+    ),
+    "steps": (
+        _RANK,
+        Field("pid", "integer", True, "process id"),
+        Field("first", "integer or null", True, "number of the first optimizer step in the block"),
+        Field("last", "integer or null", True, "number of the last one"),
+        Field("n", "integer", True, "finished steps, skipped ones not among them; 0 for the tail after the last step"),
+        Field("skipped", "integer", False, "steps that a gradient scaler skipped"),
+        Field("tokens", "integer or null", True, "local tokens; null when a step's batch was not seen"),
+        Field("samples", "integer or null", True, "local sequences or images; null when not seen"),
+        Field("micro_batches", "integer or null", True, "forward passes in training"),
+        Field("wall_s", "number", True, "host clock, end of the step before to the end of the last one, seconds"),
+        Field("time", "object", True, "seconds by kind of time; null for a kind that cannot be observed here"),
+        Field("batches", "list of [B, T, T2, calls]", True, "sequences, length, target length or 0, forward passes"),
+        Field("step_time_s", "[min, max] or null", False, "shortest and longest step of the block, seconds"),
+        Field("startup", "boolean", False, "the block from process start to the end of the first step"),
+    ),
+    "span": (
+        _RANK,
+        Field("kind", "string", True, "checkpoint, eval or another kind of time; its seconds are in steps already"),
+        Field("start", "number", True, "seconds since the epoch"),
+        Field("seconds", "number", True, "duration"),
+    ),
+    "losses": (
+        _RANK,
+        Field(
+            "tags", "object", True, "name to {first, last, best: [value or null, step or null], count} of the process"
+        ),
+    ),
+    "tracker": (
+        _RANK,
+        Field("tracker", "string", True, "name of the adapter"),
+        Field("where", "object of strings", True, "log directory, run id, URL"),
+    ),
+    "node": (Field("readings", "object", True, "name to number, nested as the sampler likes"),),
+    "gpu": (Field("gpus", "object", True, "UUID to {name: number}"),),
+    "hardware": (
+        Field("gpus", "list of {name, uuid}", False, "the GPUs of this job; an empty list is a run without one"),
+        Field("driver", "string", False, "GPU driver"),
+        Field("cuda", "string", False, "CUDA version"),
+        Field("cpu", "string", False, "CPU model"),
+        Field("cpu_cores", "integer", False, "cores that the run may use"),
+        Field("memory_bytes", "integer", False, "memory that the run may use"),
+        Field("interconnect", "string", False, "link between the GPUs"),
+        Field("peak_tflops", "number", False, "dense peak of one device from the table, where the user gave none"),
+        Field("peak_source", "string", False, "row of the device table"),
+        Field("peak_dtype", "string", False, "dtype that the peak belongs to"),
+    ),
+    "failure": (
+        Field("site", "string", True, "where trainmeter itself failed inside the user's process"),
+        Field("count", "integer", True, "how often so far, in this process"),
+        Field("first", "string", True, "the first message"),
+        Field("rank", "integer", False, "rank of the process"),
+        Field("pid", "integer", False, "process id"),
+    ),
+    "dropped": (_RANK, Field("records", "integer", True, "step records lost unread since the last such record")),
+    "exit": (
+        Field("code", "integer or null", True, "exit code; null for a death by signal"),
+        Field("signal", "integer or null", True, "signal that ended the run"),
+        Field("seconds", "number", True, "start to end"),
+    ),
+}
+"""Every record also has "type" and "t", seconds since the epoch."""

@@ -1,0 +1,149 @@
+"""Makes the run directory and appends to its log; a full disk stops the log, never the run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainmeter_core.passport.redact import redact_command, redact_text
+from trainmeter_core.version import __version__
+
+from .format import FORMAT, LOG_FILE, PASSPORT_FILE, PASSPORT_MARKDOWN_FILE, RUN_FILE
+from .locate import runs_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class RunWriter:
+    """The one writer of a run directory. No method raises OSError: `problem` keeps the first reason instead."""
+
+    def __init__(self, directory: Path, run_id: str) -> None:
+        self.directory = directory
+        self.run_id = run_id
+        self.problem: str | None = None
+        self._log = -1
+
+    @classmethod
+    def create(
+        cls,
+        script: str,
+        command: Iterable[str],
+        *,
+        started: float | None = None,
+        runs: Path | None = None,
+        run_id: str | None = None,
+        **fields: Any,
+    ) -> RunWriter:
+        """Make the directory (0700), write run.json atomically and open the log (0600).
+
+        `fields` are the optional ones of `format.RUN_FIELDS`; command and script are redacted here. `started` is
+        seconds since the epoch. Where the directory cannot be made, a writer that is stopped comes back.
+        """
+        started = time.time() if started is None else started
+        run_id = run_id or secrets.token_hex(3)
+        words = redact_command(command)
+        shown = redact_text(script)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
+        directory = (runs or runs_directory()) / f"{stamp}-{_short(fields.get('name') or shown)}-{run_id}"
+        writer = cls(directory, run_id)
+        about = {
+            "format": FORMAT,
+            "run_id": run_id,
+            "script": shown,
+            "command": words,
+            "started": started,
+            "trainmeter": __version__,
+            **fields,
+        }
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            directory.mkdir(mode=0o700)
+            _write_atomically(directory / RUN_FILE, _line(about))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            writer._log = os.open(directory / LOG_FILE, flags, 0o600)
+        except OSError as error:  # read-only home, full disk, quota
+            writer._stop(error)
+        return writer
+
+    def append(self, type: str, **fields: Any) -> None:  # noqa: A002  the field's own name
+        """Append one record; "t" is now unless given. Numbers that are not finite become null."""
+        self.append_many([{"type": type, **fields}])
+
+    def append_many(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records in one write, so that one drain is one system call; each needs its "type"."""
+        if self.problem is not None:
+            return
+        now = time.time()
+        data = b"".join(_line({"type": record["type"], "t": record.get("t", now), **record}) for record in records)
+        try:
+            while data:
+                data = data[os.write(self._log, data) :]
+        except OSError as error:  # ENOSPC, EDQUOT, EIO, a vanished network file system
+            self._stop(error)
+
+    def write_passport(self, passport: Mapping[str, Any], markdown: str) -> None:
+        """Write passport.json and passport.md, each atomically; also tried after the log has stopped."""
+        try:
+            _write_atomically(self.directory / PASSPORT_FILE, json.dumps(passport, indent=1).encode() + b"\n")
+            _write_atomically(self.directory / PASSPORT_MARKDOWN_FILE, markdown.encode(errors="backslashreplace"))
+        except OSError as error:  # as in append
+            self._stop(error)
+
+    def close(self) -> None:
+        """Close the log; appending afterwards does nothing."""
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+        self.problem = self.problem or "closed"
+
+    def _stop(self, error: OSError) -> None:
+        if self.problem is None:
+            self.problem = f"{error.strerror or error} ({self.directory})"
+        if self._log >= 0:
+            os.close(self._log)
+            self._log = -1
+
+
+def _short(name: str) -> str:
+    stem = name.rstrip("/").rsplit("/", 1)[-1]
+    stem = stem[: -len(".py")] if stem.endswith(".py") else stem
+    return re.sub(r"[^A-Za-z0-9._]+", "-", stem).strip("-.")[:40] or "run"
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    try:
+        text = json.dumps(record, allow_nan=False, default=str, separators=(",", ":"))
+    except ValueError:  # NaN or an infinity somewhere inside
+        text = json.dumps(_finite(record), allow_nan=False, default=str, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the start
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:  # leave no half-written file behind
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,134 @@
+"""Published and executed values, as exact integers of training FLOPs per token."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmeter_core.flops import flops_per_token, training_flops
+from trainmeter_core.model_shape import Batch
+from trainmeter_core.shape_from import dense_decoder
+
+T = 1024
+BATCH = Batch(8, T)
+GPT = {"layers": 18, "width": 2048, "heads": 16, "ffn": 8192, "vocabulary": 32000, "positions": T}
+BIASES = {"qkv_bias": True, "o_bias": True, "mlp_bias": True}
+NORM_FEATURES = (2 * 18 + 1) * 2048
+
+# The 1.04 B model: GPT-2 style, d 2048, L 18, V 32000, learned positions, untied head without bias.
+# hf and the parameters by instantiating GPT2LMHeadModel, megatron by running Megatron-LM's function (d98e8a64).
+VARIANTS = {
+    "LayerNorm and linear biases": (
+        {"norms": 2 * NORM_FEATURES, **BIASES},
+        (1_039_622_144, 5_831_933_952, 6_055_526_400, 6_284_918_784, 6_282_018_816, 6_690_717_696),
+    ),
+    "LayerNorm, no linear biases": (
+        {"norms": 2 * NORM_FEATURES},
+        (1_039_290_368, 5_829_943_296, 6_055_526_400, 6_282_928_128, 6_282_018_816, 6_688_727_040),
+    ),
+    "norm weights only": (
+        {"norms": NORM_FEATURES},
+        (1_039_214_592, 5_829_488_640, 6_055_526_400, 6_282_473_472, 6_282_018_816, 6_688_272_384),
+    ),
+    "no norm parameters": (
+        {"norms": 0},
+        (1_039_138_816, 5_829_033_984, 6_055_526_400, 6_282_018_816, 6_282_018_816, 6_687_817_728),
+    ),
+}
+TABLE = ("hf", "megatron", "torchtitan", "nanochat", "all_params")
+
+
+def table_of(shape, batch=BATCH):
+    return tuple(flops_per_token(name, shape, batch) for name in TABLE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_gpt2_style_model_of_1_04_b_parameters(variant):
+    extra, (parameters, *flops) = VARIANTS[variant]
+    shape = dense_decoder(**GPT, **extra)
+    assert shape.parameters == parameters
+    assert table_of(shape) == tuple(flops)
+
+
+def test_the_same_model_under_the_other_conventions():
+    shape = dense_decoder(**GPT, **VARIANTS["LayerNorm and linear biases"][0])
+    assert {
+        name: round(flops_per_token(name, shape, BATCH) / 1e9, 4)
+        for name in ("hf", "megatron", "torchtitan", "nanochat", "all_params", "nanogpt", "chinchilla", "exact")
+    } == {
+        "hf": 5.8319,
+        "megatron": 6.0555,
+        "torchtitan": 6.2849,
+        "nanochat": 6.2820,
+        "all_params": 6.6907,
+        "nanogpt": 6.6781,
+        "chinchilla": 6.6779,
+        "exact": 6.0557,
+    }
+
+
+def test_every_count_of_the_same_model_is_an_exact_integer_of_the_whole_batch():
+    shape = dense_decoder(**GPT, **VARIANTS["LayerNorm and linear biases"][0])
+    assert training_flops("torchtitan", shape, BATCH) == 8 * T * 6_284_918_784
+    assert flops_per_token("megatron_full", shape, BATCH) == 6_282_018_816
+    assert flops_per_token("exact", shape, BATCH) == 6_055_526_400 + 6 * 18 * 2048  # the diagonal: (T + 1) / 2
+    assert flops_per_token("kaplan", shape, BATCH) == 6 * 12 * 18 * 2048 * 2048
+
+
+def test_a_rotary_swiglu_model_of_the_same_size():
+    """V 32768, f 5448: the second configuration that the five published digits fit."""
+    shape = dense_decoder(layers=18, width=2048, heads=16, ffn=5448, gated=True, vocabulary=32768, norms=NORM_FEATURES)
+    assert shape.parameters == 1_038_788_608
+    assert table_of(shape) == (5_830_078_464, 6_056_116_224, 6_283_063_296, 6_282_608_640, 6_685_716_480)
+
+
+def test_the_rotary_swiglu_model_with_round_widths():
+    """V 33280, f 5440: the third."""
+    shape = dense_decoder(layers=18, width=2048, heads=16, ffn=5440, gated=True, vocabulary=33280, norms=NORM_FEATURES)
+    assert shape.parameters == 1_040_001_024
+    assert table_of(shape) == (5_831_061_504, 6_057_099_264, 6_284_046_336, 6_283_591_680, 6_692_990_976)
+
+
+LLAMA_3_8B = dense_decoder(
+    layers=32, width=4096, heads=32, kv_heads=8, ffn=14336, gated=True, vocabulary=128256, norms=65 * 4096
+)
+
+
+def test_llama_3_8b_at_8192_tokens():
+    """megatron: Megatron-LM's own function was run. torchtitan: 57,914,449,920 with the 65 norms."""
+    batch = Batch(4, 8192)
+    assert flops_per_token("megatron", LLAMA_3_8B, batch) == 51_470_401_536
+    assert flops_per_token("torchtitan", LLAMA_3_8B, batch) == 57_914_449_920
+
+
+def test_llama_3_8b_packed_as_two_documents_per_sequence():
+    batch = Batch(4, 8192, documents=(4096,) * 8)
+    assert flops_per_token("megatron", LLAMA_3_8B, batch) == 48_249_176_064
+
+
+def test_megatron_leaves_out_padding_and_megatron_full_counts_it():
+    padded, full = Batch(1, 8192, documents=(6144,)), Batch(1, 6144)
+    assert training_flops("megatron", LLAMA_3_8B, padded) == training_flops("megatron", LLAMA_3_8B, full)
+    assert training_flops("exact", LLAMA_3_8B, padded) == training_flops("exact", LLAMA_3_8B, full)
+    assert training_flops("megatron_full", LLAMA_3_8B, padded) > training_flops("megatron_full", LLAMA_3_8B, full)
+
+
+def test_palm_540b_reaches_the_mfu_of_its_paper():
+    """arXiv 2204.02311: 46.2 % MFU at 238.3 k tokens/s on 6144 TPU v4 of 275 TFLOP/s; 45.7 % without attention."""
+    n = 540_350_000_000
+    head_dim, ffn, width = 256, 4 * 18432, 18432
+    shape = dense_decoder(
+        layers=118,
+        width=width,
+        heads=48,
+        kv_heads=1,
+        head_dim=head_dim,
+        ffn=ffn,
+        gated=True,
+        vocabulary=256000,
+        tied=True,
+    )
+    assert abs(shape.parameters - n) / n < 0.001
+    peak = 6144 * 275e12
+    with_attention = flops_per_token("palm", shape, Batch(2048, 2048)) + 6 * (n - shape.parameters)
+    assert round(100 * 238_300 * with_attention / peak, 2) == 46.23
+    assert round(100 * 238_300 * 6 * n / peak, 2) == 45.73

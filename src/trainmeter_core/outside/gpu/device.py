@@ -25,7 +25,7 @@ class Gpu:
 
     def __init__(self, nvml: Nvml, listed: Listed, clock: Callable[[], float]) -> None:
         self.listed = listed
-        self.lost: Absent | None = Absent("not opened yet")
+        self.lost: Absent | None = Absent("not opened yet")  # falsy like every Absent: compare with None
         self.energy = EnergyMeter()
         self.handle: Any = None
         self.whole: Any = None
@@ -82,7 +82,7 @@ class Gpu:
         now = self._clock()
         seconds, self._read_at = now - self._read_at, now
         if self.lost is not None or self._gpm is None:
-            return self._nothing(self.lost or Absent("not opened yet"), seconds)
+            return self._nothing(Absent("not open") if self.lost is None else self.lost, seconds)
         values = self._plain()
         values.update(self._gpm.read())
         gone = next((value for value in values.values() if is_lost(value)), None)

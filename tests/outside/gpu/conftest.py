@@ -47,7 +47,7 @@ def nvml_library(tmp_path_factory):
     return fake_nvml.build(tmp_path_factory.mktemp("nvml"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def play(nvml_library):
     """play(machine, code, **environment) -> what the code told; a scene with misuse of the driver fails."""
 

@@ -17,18 +17,24 @@ tell(
     memory=[d.mem_total_bytes for d in s.devices],
     versions=[[d.driver_version, d.cuda_version, d.compute_capability] for d in s.devices],
     sms=[d.multiprocessors for d in s.devices],
+    peaks=[d.device() and d.device().peak("fp16").tflops for d in s.devices],
     guarded=s.guarded,
     interval=seen.interval_s,
 )
 """
 
 
+@pytest.fixture(scope="module")
+def h200(play):
+    return play("h200x2", ONE_SECOND)
+
+
 def absent(value) -> bool:
     return isinstance(value, dict) and bool(value["absent"])
 
 
-def test_an_h200_gives_every_rung_and_every_counter(play):
-    seen = play("h200x2", ONE_SECOND)
+def test_an_h200_gives_every_rung_and_every_counter(h200):
+    seen = h200
     busy, idle = seen["gpus"]
     assert busy["graphics_util_pct"] == 98.5
     assert busy["sm_active_pct"] == 91.5
@@ -50,8 +56,8 @@ def test_an_h200_gives_every_rung_and_every_counter(play):
     assert lookup(seen["names"][0], seen["memory"][0]).id == "h200-sxm"
 
 
-def test_nvlink_received_is_id_60_and_pcie_sent_is_id_20(play):
-    busy = play("h200x2", ONE_SECOND)["gpus"][0]
+def test_nvlink_received_is_id_60_and_pcie_sent_is_id_20(h200):
+    busy = h200["gpus"][0]
     mib = 2**20
     assert busy["nvlink_rx_bytes_per_s"] == 3000 * mib
     assert busy["nvlink_tx_bytes_per_s"] == 2900 * mib
@@ -59,8 +65,8 @@ def test_nvlink_received_is_id_60_and_pcie_sent_is_id_20(play):
     assert busy["pcie_rx_bytes_per_s"] == 200 * mib
 
 
-def test_throttling_by_time_where_the_driver_counts_it(play):
-    throttle = play("h200x2", ONE_SECOND)["throttle"][0]
+def test_throttling_by_time_where_the_driver_counts_it(h200):
+    throttle = h200["throttle"][0]
     assert throttle["power_cap"] == pytest.approx(80)
     assert throttle["thermal"] == 0
 
@@ -99,17 +105,24 @@ def test_a_mig_slice_is_read_through_its_own_handle(play):
         assert "share" in part[shared]["absent"]
     assert seen["sms"] == [60]
     assert lookup(seen["names"][0]).profile == "3g.40gb"
+    assert seen["peaks"] == [pytest.approx(989.4 * 60 / 132)]
 
 
-@pytest.mark.parametrize(
-    "visible",
-    ["MIG-22222222-0000-0000-0000-000000000002", "MIG-2222", "MIG-GPU-eeee0005-0000-0000-0000-000000000005/9/0"],
-)
-def test_an_older_driver_wants_a_slices_parent_for_its_counters(play, visible):
+def test_an_older_driver_wants_a_slices_parent_for_its_counters(play):
     """All three ways to name the slice; its profile comes from its size, for its name does not say."""
-    seen = play("mig", ONE_SECOND, CUDA_VISIBLE_DEVICES=visible)
-    assert seen["names"] == ["NVIDIA H100 80GB HBM3 MIG 1g.10gb"]
-    assert (seen["gpus"][0]["sm_active_pct"], seen["gpus"][0]["tensor_active_pct"]) == (40, 25)
+    seen = play(
+        "mig",
+        """
+        named = ["MIG-22222222-0000-0000-0000-000000000002", "MIG-2222", "MIG-GPU-eeee0005-0000-0000-0000-000000000005/9/0"]
+        found = []
+        for visible in named:
+            s = sampler(visible)
+            (gpu,) = second(s).gpus
+            found.append([s.devices[0].cuda_name, gpu["sm_active_pct"], gpu["tensor_active_pct"]])
+        tell(found=found)
+        """,
+    )
+    assert seen["found"] == [["NVIDIA H100 80GB HBM3 MIG 1g.10gb", 40, 25]] * 3
 
 
 def test_unified_memory_is_absent_and_not_zero(play):
@@ -126,16 +139,19 @@ def test_a_gpu_that_supports_nothing_gives_reasons_and_no_zero(play):
     assert all(absent(value) for value in seen["gpus"][0].values())
     assert all(absent(value) for value in seen["throttle"][0].values())
     assert seen["names"] == ["GRID A10-24Q"]
+    assert "--peak-tflops" in seen["peaks"][0]["absent"]
 
 
-@pytest.mark.parametrize(
-    ("visible", "last"),
-    [("0", "01"), ("1", "02"), ("GPU-bbbb", "02"), ("GPU-bbbb0002-0000-0000-0000-000000000002", "02")],
-)
-def test_only_the_jobs_gpus_are_sampled(play, visible, last):
+def test_only_the_jobs_gpus_are_sampled(play):
     """A job on one GPU that logs all of the node's is wandb/wandb#538."""
-    (uuid,) = play("h200x2", ONE_SECOND, CUDA_VISIBLE_DEVICES=visible)["uuids"]
-    assert uuid.endswith(last)
+    seen = play(
+        "h200x2",
+        """
+        named = ["0", "1", "GPU-bbbb", "GPU-bbbb0002-0000-0000-0000-000000000002", "1,0"]
+        tell(uuids={visible: [gpu.uuid[-2:] for gpu in second(sampler(visible)).gpus] for visible in named})
+        """,
+    )
+    assert list(seen["uuids"].values()) == [["01"], ["02"], ["02"], ["02"], ["02", "01"]]
 
 
 @pytest.mark.parametrize(("order", "name"), [("FASTEST_FIRST", "4090"), ("PCI_BUS_ID", "T4")])
@@ -144,16 +160,22 @@ def test_ordinals_mean_what_cuda_device_order_says(play, order, name):
     assert seen.endswith(name)
 
 
-@pytest.mark.parametrize("visible", ["", "-1", "NoDevFiles", "7", "GPU-nobody", "0,0"])
-def test_a_job_that_sees_no_gpu_has_no_samples_and_a_reason(play, visible):
+def test_a_job_that_sees_no_gpu_has_no_samples_and_a_reason(play):
     seen = play(
         "h200x2",
         """
-        s = sampler()
-        tell(gpus=len(second(s).gpus), why=s.absent, guarded=s.guarded)
+        blind = [sampler(visible) for visible in ("", "-1", "NoDevFiles", "7", "GPU-nobody", "0,0")]
+        tell(gpus=[len(second(s).gpus) for s in blind], why=[s.absent for s in blind], guarded=[s.guarded for s in blind])
         """,
-        CUDA_VISIBLE_DEVICES=visible,
     )
-    assert seen["gpus"] == 0
-    assert "CUDA_VISIBLE_DEVICES" in seen["why"]["absent"]
-    assert seen["guarded"] == 0
+    assert seen["gpus"] == seen["guarded"] == [0] * 6
+    assert all("CUDA_VISIBLE_DEVICES" in why["absent"] for why in seen["why"])
+
+
+def test_the_environment_says_which_gpus_unless_the_caller_does(play):
+    seen = play(
+        "h200x2",
+        "tell(environment=[d.uuid[-2:] for d in sampler().devices], caller=[d.uuid[-2:] for d in sampler('0').devices])",
+        CUDA_VISIBLE_DEVICES="1",
+    )
+    assert seen == {"environment": ["02"], "caller": ["01"]}

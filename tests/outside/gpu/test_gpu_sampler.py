@@ -55,7 +55,7 @@ def test_a_value_that_cannot_be_is_absent_and_not_clamped(play):
         "h200x2",
         """
         s = sampler("0")
-        fake.set(0, gpm_5=float("nan"), gpm_2=140, gpm_10=-1, util_buffer=4000, sm_clock=0, clock_buffer=0, power=0)
+        fake.set(0, gpm_5=float("nan"), gpm_2=140, gpm_10=-1, util=130, util_buffer=4000, sm_clock=0, clock_buffer=0, power=0)
         second(s)
         (gpu,) = second(s).gpus
         names = ("tensor_active_pct", "sm_active_pct", "dram_active_pct", "gpu_util_pct", "sm_clock_mhz", "power_w")

@@ -155,8 +155,8 @@ class Gpu:
         values: dict[str, Reading] = {
             name: ask[name].read() for name in ("mem_clock_mhz", "power_limit_w", "temp_c", "power_w", "energy_mj")
         }
-        util = self._averaged(_UTILIZATION_SAMPLES)
-        values["gpu_util_pct"] = _percent(ask["utilization"].read() if isinstance(util, Absent) else util)
+        util = _percent(self._averaged(_UTILIZATION_SAMPLES))
+        values["gpu_util_pct"] = _percent(ask["utilization"].read()) if isinstance(util, Absent) else util
         clock = self._averaged(_CLOCK_SAMPLES)
         instant = ask["sm_clock_mhz"].read()
         values["sm_clock_mhz"] = clock if not isinstance(clock, Absent) and clock > 0 else instant

@@ -83,6 +83,23 @@ def test_a_metric_that_the_driver_does_not_know_costs_no_other(play):
     assert seen["nvlink"]["absent"]
 
 
+def test_a_metric_that_breaks_later_costs_no_other_even_in_that_sample(play):
+    """The metrics that worked are asked for together; when that call fails, each is asked alone at once."""
+    seen = play(
+        "h200x2",
+        """
+        s = sampler("0")
+        before = second(s).gpus[0]
+        fake.set(0, gpm_newest=20, gpm_strict=1)
+        after = second(s).gpus[0]
+        tell(before=before["nvlink_rx_bytes_per_s"], after=after["nvlink_rx_bytes_per_s"], tensor=after["tensor_active_pct"])
+        """,
+    )
+    assert seen["before"] > 0
+    assert seen["after"]["absent"]
+    assert seen["tensor"] == 46.5
+
+
 def test_a_passing_failure_costs_one_sample_and_the_next_average_covers_it(play):
     seen = play(
         "h200x2",

@@ -107,7 +107,7 @@ class Gpm:
         self._taken_at = self._clock()
 
     def _take(self, buffer: Any) -> Any:
-        """One sample into `buffer`; of a MIG slice by its own handle, or as older drivers want it, by parent and instance."""
+        """One sample into `buffer`; of a slice by its own handle or, with older drivers, by parent and instance."""
         if not self._through_parent:
             taken = self._nvml.ask("nvmlGpmSampleGet", self._handle, buffer)
             if self._mig is None or not isinstance(taken, Refused) or is_lost(taken):

@@ -78,7 +78,7 @@ class Nvml:
         """What `pynvml.<function>(*args)` returns, or `Refused`; never raises an Exception."""
         call = getattr(self._module, function, None)
         if call is None:
-            reason = self.missing.reason if self.missing else f"this nvidia-ml-py has no {function}"
+            reason = self.missing.reason if self.missing is not None else f"this nvidia-ml-py has no {function}"
             return Refused(reason, FUNCTION_NOT_FOUND)
         try:
             return call(*args, **kwargs)

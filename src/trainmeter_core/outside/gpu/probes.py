@@ -60,7 +60,7 @@ def temperature(nvml: Nvml, handle: Any) -> Reading:
 
 
 def memory(nvml: Nvml, handle: Any) -> Memory | Absent:
-    """Used and total bytes: version 2 leaves out what the driver reserves, version 1 (old drivers) counts it as used."""
+    """Used and total bytes; version 2 leaves out what the driver reserves, version 1 (old drivers) counts it in."""
     version = nvml.constant("nvmlMemory_v2")
     info: Any = Refused("this nvidia-ml-py has no memory info 2", NOT_SUPPORTED)
     if version is not None:
@@ -68,7 +68,9 @@ def memory(nvml: Nvml, handle: Any) -> Memory | Absent:
     if isinstance(info, Absent) and not is_lost(info):
         info = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
     if isinstance(info, Refused) and info.code == NOT_SUPPORTED:
-        return Refused("the GPU has no memory of its own to report (it shares the machine's)", NOT_SUPPORTED)
+        return Refused(
+            "the driver reports no memory for it (shared with the processor, or a virtual GPU)", NOT_SUPPORTED
+        )
     if isinstance(info, Absent):
         return info
     if not info.total:

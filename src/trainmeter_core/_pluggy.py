@@ -1,4 +1,4 @@
-"""The one place that imports pluggy: inside a trainer it is a private copy, so that the user's own pluggy stays theirs."""
+"""Imports pluggy: inside a trainer a private copy, so that the user's own pluggy stays theirs."""
 
 from __future__ import annotations
 

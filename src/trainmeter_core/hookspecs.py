@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PROJECT = "trainmeter"
 GROUP = "trainmeter"
 
-hookspec: Any = pluggy.HookspecMarker(PROJECT)
-hookimpl: Any = pluggy.HookimplMarker(PROJECT)
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
 
 Undo = Callable[[], None]
 """Takes a tap out again: afterwards every patched object is, by identity, what it was."""

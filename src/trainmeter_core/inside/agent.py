@@ -168,6 +168,8 @@ class Agent:
         self.backward_since = False
         if verdict == NEW_STEP:
             self.step_ends(monotonic(), 0, optimizer)
+        elif self.model is not None and self.counter.leads(key):
+            self.model.leader_changed(optimizer)
 
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""

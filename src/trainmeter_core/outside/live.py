@@ -18,6 +18,7 @@ class LiveRun:
     def __init__(self, *, convention: str | None, peak_tflops: float | None, budget: Budget | None) -> None:
         self.world_size = 1
         self.description: dict[str, Any] | None = None
+        self._described_by: int | None = None
         self._convention = convention
         self._peak = peak_tflops
         self._budget = budget
@@ -33,10 +34,12 @@ class LiveRun:
         self._window_batches: dict[Shape, int] = {}
         self._seconds: dict[str, float] = {}
 
-    def model(self, description: dict[str, Any]) -> None:
-        """The agent described the model of a rank; the first description stands."""
-        if self.description is None:
+    def model(self, rank: int, description: dict[str, Any]) -> None:
+        """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
+        if self._described_by is None or rank <= self._described_by:
+            self._described_by = rank
             self.description = description
+            self._meter = None
 
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""

@@ -141,7 +141,7 @@ class Session:
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(record["description"])
+            self.live.model(int(record.get("rank", 0)), record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
         elif kind == "tracker":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from .. import span_clock
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -41,6 +41,9 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
         outer = agent.clock.enter(span_clock.DATA_WAIT)
         try:
             return original(self)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             agent.clock.leave(outer)
 

@@ -27,7 +27,8 @@ from .blocks import dense_decoder, merged
 from .config_facts import Facts, facts, source_of
 from .entries import Entry, parameters
 from .families import FAMILIES, entries_of
-from .modules import POSITION_TABLES, Seen, seen_in
+from .modules import Seen, seen_in
+from .roles import POSITION_TABLES
 from .streams import Layout, layout_of
 from .templates import TEMPLATES
 
@@ -115,31 +116,32 @@ def _config_cores(known: Facts, seen: Seen, layout: Layout) -> list[AttentionCor
             causal=layout.causal,
             queries=layout.main,
             keys=layout.main,
-            q_grad=layer >= seen.frozen["q"],
-            k_grad=layer >= seen.frozen["k"],
-            v_grad=layer >= seen.frozen["v"],
+            **_grads(layer, seen.frozen),
         )
         for layer, window in enumerate(windows)
     ]
 
 
 def _module_cores(seen: Seen, layout: Layout) -> list[AttentionCore]:
-    cores = []
-    for core in seen.cores:
-        encoder = layout.encoder if layout.encoder is not None else layout.main
-        queries = encoder if core.in_encoder and layout.encoder is not None else layout.main
-        cores.append(
-            AttentionCore(
-                core.qk_width,
-                core.v_width,
-                core.heads,
-                count=core.layers,
-                causal=layout.causal if queries == layout.main and not core.cross else False,
-                queries=queries,
-                keys=encoder if core.cross else queries,
-            )
+    encoder = layout.encoder if layout.encoder is not None else layout.main
+    return [
+        AttentionCore(
+            core.qk_width,
+            core.v_width,
+            core.heads,
+            causal=False if core.cross or (core.in_encoder and layout.encoder is not None) else layout.causal,
+            queries=encoder if core.in_encoder else layout.main,
+            keys=encoder if core.in_encoder or core.cross else layout.main,
+            **_grads(layer, core.frozen),
         )
-    return cores
+        for core in seen.cores
+        for layer in range(core.layers)
+    ]
+
+
+def _grads(layer: int, frozen: Mapping[str, int]) -> dict[str, bool]:
+    """Whether q, k and v of a layer have a gradient, where so many of the first layers' have none."""
+    return {f"{letter}_grad": layer >= frozen[letter] for letter in "qkv"}
 
 
 PROJECTIONS = ("attention.qkv", "attention.q", "attention.q_up")

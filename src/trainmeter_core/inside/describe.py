@@ -129,7 +129,10 @@ class _Walk:
         if not own and kind in ("other", "norm"):
             return
         weight = own.get("weight")
-        common = {"tied": weight is not None and id(weight) in self.seen, "input_grad": self._input_grad(name)}
+        input_grad = self._input_grad(name)
+        output_grad = input_grad or any(p.requires_grad for p in own.values())
+        tied = weight is not None and id(weight) in self.seen
+        common = {"tied": tied, "input_grad": input_grad, "output_grad": output_grad}
         trainable = bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in own.values())
         for key, p in own.items():
             self._count(p, kind, name, is_bias=key.endswith("bias"))

@@ -11,8 +11,9 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
 - `modules`: entries with `kind` (linear, conv1d_hf, embedding, mha, conv, rnn, norm, experts, other), `class`, `names`
   (numbers as `*`), `shape` ([outputs, inputs] for a linear, [rows, width] for a table, [experts, ...] for a stack of
   experts), `bias`, `count` (of modules alike), `trainable`, `tied` (the weight is an earlier module's), `input_grad`
-  (something trainable comes before it); beside these `heads` for mha, `parameters` (name to shape) for other, `kernel`,
-  `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`, `proj_size` for rnn
+  (something trainable comes before it), `output_grad` (or in it); beside these `heads` for mha, `parameters` (name to
+  shape) for other, `kernel`, `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`,
+  `proj_size` for rnn
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 

@@ -62,7 +62,7 @@ def frozen_in(entries: Iterable[Entry]) -> dict[str, int]:
         if entry["kind"] not in (*LINEARS, "mha") or entry["input_grad"]:
             continue
         is_adapter = role_of(entry) == "adapter.A"
-        if bool(entry["trainable"]) != is_adapter:
+        if bool(entry["output_grad"]) != is_adapter:
             continue
         plain = {**entry, "names": ".".join(parts_of(entry))}
         role = "attention.qkv" if entry["kind"] == "mha" else role_of(plain)

@@ -9,7 +9,7 @@ from trainmeter_core.model_shape import Component, Lookup, Matmul, Scan, Stream
 from .attention_seen import CoreSeen, cores_in, frozen_in
 from .config_facts import first, first_of
 from .roles import LINEARS, OTHER_TABLES, POSITION_TABLES, Entry, parts_of, role_of
-from .streams import Layout, conv_stream, stream_of
+from .streams import CROSS_ATTENTION, Layout, conv_stream, stream_of
 
 SCAN = "7 per channel and state"
 DELTA_RULE = "8 per head, key and value width"
@@ -33,7 +33,9 @@ def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout)
     gap = ""
     for entry in entries:
         kind = entry["kind"]
-        if kind == "experts" or (kind in LINEARS and _is_expert(entry)):
+        if kind == "experts" and "expert" not in str(entry["names"]):
+            gap = f"the weights of {entry['names']} are not in a module of a known kind"
+        elif kind == "experts" or (kind in LINEARS and _is_expert(entry)):
             many = int(entry["shape"][0]) if kind == "experts" else experts
             if not many or not active or (kind != "experts" and int(entry["count"]) % many):
                 gap = "how many experts a token passes through is not visible without a config"
@@ -171,10 +173,22 @@ HEAD_WIDTHS = ("mamba_d_head", "mamba_head_dim", "head_dim")
 
 
 def _mha(entry: Entry, layout: Layout) -> list[Component]:
-    """An nn.MultiheadAttention: one packed q, k, v weight; its output projection is a linear layer of its own."""
+    """An nn.MultiheadAttention: packed q, k, v weights; its output projection is a linear layer of its own."""
     outputs, inputs = (int(n) for n in entry["shape"])
-    trainable, grad = _flags(entry)
-    stream = stream_of(parts_of(entry), "attention.qkv", layout)
-    common = {"stream": stream, "bias": bool(entry["bias"])}
-    count = int(entry["count"])
-    return [Matmul("attention.qkv", inputs, outputs, count, trainable=trainable, input_grad=grad, **common)]  # type: ignore[arg-type]
+    parts, (trainable, grad) = parts_of(entry), _flags(entry)
+
+    def packed(role: str, rows: int) -> Matmul:
+        return Matmul(
+            role,
+            inputs,
+            rows,
+            int(entry["count"]),
+            stream=stream_of(parts, role, layout),
+            bias=bool(entry["bias"]),
+            trainable=trainable,
+            input_grad=grad,
+        )
+
+    if CROSS_ATTENTION.intersection(parts):  # the queries are on one stream, keys and values on another
+        return [packed("attention.q", inputs), packed("attention.k", outputs - inputs)]
+    return [packed("attention.qkv", outputs)]

@@ -9,9 +9,9 @@ Entry = Mapping[str, Any]
 
 _NAMES: dict[str, str] = {
     "attention.qkv": "c_attn qkv qkv_proj query_key_value Wqkv att_proj attn.in_proj",
-    "attention.q": "q_proj q query wq c_q to_q q_lin linear_q",
-    "attention.k": "k_proj k key wk c_k to_k k_lin linear_k",
-    "attention.v": "v_proj v value wv c_v to_v v_lin linear_v",
+    "attention.q": "q_proj q query wq c_q to_q q_lin linear_q query_proj",
+    "attention.k": "k_proj k key wk c_k to_k k_lin linear_k key_proj",
+    "attention.v": "v_proj v value wv c_v to_v v_lin linear_v value_proj",
     "attention.o": "o_proj wo out_lin to_out o linear_out attn.c_proj attention.dense self_attention.dense "
     "self_attn.dense attn.out_proj self_attn.out_proj encoder_attn.out_proj attn.proj attention.output.dense",
     "attention.q_down": "q_a_proj wq_a",

@@ -33,6 +33,7 @@ class LiveRun:
         self._window_s = 0.0
         self._window_batches: dict[Shape, int] = {}
         self._seconds: dict[str, float] = {}
+        self._kinds = set(TIME_KINDS) - {"data_wait"}
 
     def model(self, rank: int, description: dict[str, Any]) -> None:
         """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
@@ -58,7 +59,9 @@ class LiveRun:
         self._steps += fields["n"]
         self._skipped += fields["skipped"]
         for kind, seconds in fields["time"].items():
-            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+            if seconds is not None:
+                self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+                self._kinds.add(kind)
         if not fields["startup"] and fields["n"]:
             self._window_steps += fields["n"]
             self._window_s += fields["wall_s"]
@@ -72,7 +75,7 @@ class LiveRun:
             self._window_steps,
             self._window_s,
             self._window_batches,
-            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS},
+            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
         totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches)
         row = meter.row(window, totals, (1, 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
+from .program import program_of
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -86,8 +86,9 @@ class Session:
             about["peak_source"] = "user"
         if any(name.startswith("budget") for name in about):
             about["budget_source"] = "user"
+        program = program_of(options.kind, options.target, argv)
         self.writer = RunWriter.create(
-            options.target, argv, started=self.started, **about, **git_state(os.path.dirname(options.target) or ".")
+            program.name, argv, started=self.started, **about, **git_state(program.directory)
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)

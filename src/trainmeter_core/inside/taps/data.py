@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from ...ring_format import FLAG_LOADER_SEEN
 from .. import span_clock
 from ..guard import site, unseen
 
@@ -38,6 +39,7 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     def __next__(self: Any) -> Any:
         if not _SITE.on:
             return original(self)
+        agent.loader_flag = FLAG_LOADER_SEEN
         outer = agent.clock.enter(span_clock.DATA_WAIT)
         try:
             return original(self)

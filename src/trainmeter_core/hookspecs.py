@@ -40,9 +40,13 @@ class AgentFace(Protocol):
     def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
-        """The series to publish now, names with prefix, finite values only; None when less than a second has passed
-        since the last row that any adapter took, or nothing new was measured. ``final`` waives the second."""
+    def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
+        """The series to publish now, names with prefix, finite values only. A row is made at most once a second, and
+        given once to each reader that asks by its own name; None when it had the newest one already. ``final`` waives
+        the second."""
+
+    def counts(self) -> Dict[str, float]:
+        """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
     def passport(self) -> Optional[Dict[str, Any]]:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
@@ -83,6 +87,14 @@ class Hooks:
         """Tap the tracker's own calls, by attributes of its classes, right after its module was executed.
 
         Process: trainer. Thread: the importing one. Rate: once per module. Returns: the undo.
+        """
+
+    @hookspec
+    def environment(self, metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that the user's command shall have besides its own, given what it would have without them.
+
+        `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
+        does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
         """
 
     @hookspec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import ModuleType
-from typing import Any, Iterable, List, NamedTuple, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 
 from . import hookspecs
 from ._pluggy import pluggy
@@ -35,6 +35,14 @@ def manager_of_one(name: str, module: ModuleType) -> Any:
             if implementation.hookwrapper or implementation.wrapper:
                 raise ValueError("adapter " + name + " implements " + caller.name + " as a wrapper")
     return manager
+
+
+def managers(found: Iterable[FoundPlugin]) -> Iterator[Tuple[str, Any]]:
+    """Yield (name, manager) of each adapter found, loaded in this process."""
+    from importlib import import_module
+
+    for plugin in found:
+        yield plugin.name, manager_of_one(plugin.name, import_module(plugin.module))
 
 
 def find_plugins(without: Iterable[str] = ()) -> Tuple[List[FoundPlugin], List[Tuple[str, str]]]:

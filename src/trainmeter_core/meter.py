@@ -6,7 +6,7 @@ import math
 from typing import Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
-from .model_shape import Batch, ModelShape
+from .model_shape import ModelShape
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
 
@@ -86,9 +86,8 @@ class Meter:
         sequences, length, target = batch
         if not sequences:
             return 0
-        if not length:
-            return Absent("the batch has no sequence length; the FLOPs of an image or a row of features are not counted")
-        return training_flops(convention, self.shape, Batch(sequences, length, target))
+        seen = self.shape.batch_seen(sequences, length, target)
+        return seen if isinstance(seen, Absent) else training_flops(convention, self.shape, seen)
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
         """Give the row to publish: names with prefix, finite values.

@@ -160,6 +160,8 @@ class _Walk:
         children = module._modules  # noqa: SLF001 - children() has no names
         if self.encoder_trains is None and name.rpartition(".")[2] == "decoder":
             self.encoder_trains = self.trainable > 0
+        if not children or self.trainable:
+            return
         fronts = (*FRONT_NORMS, "layer_norm") if any(sub in children for sub in T5_SUBLAYERS) else FRONT_NORMS
         for front in fronts:
             norm = children.get(front)

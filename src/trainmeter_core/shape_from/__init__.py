@@ -93,7 +93,8 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
 
 
 def _written(config: Mapping[str, Any], source: str, class_name: str) -> list[Entry] | Absent:
-    if source == "hf_config" and class_name and not class_name.endswith(WRITTEN_HEADS):
+    is_known = str(config.get("model_type")) in {*TEMPLATES, *FAMILIES}
+    if source == "hf_config" and is_known and class_name and not class_name.endswith(WRITTEN_HEADS):
         return Absent(f"the head of {class_name} is not known from its config alone")
     template = TEMPLATES.get(str(config.get("model_type"))) if source == "hf_config" else None
     if template is None:

@@ -119,6 +119,7 @@ def test_any_object_at_all_is_described_without_an_error():
         def named_modules(self):
             return [("", object()), ("x", None)]
 
+    assert describe(Odd())["main_input"] is None
     for thing in (None, 3, object(), Odd()):
         assert describe(thing)["params"]["total"] == 0
 

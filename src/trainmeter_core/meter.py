@@ -87,7 +87,9 @@ class Meter:
         if not sequences:
             return 0
         if not length:
-            return Absent("the batch has no sequence length; the FLOPs of an image or a row of features are not counted")
+            return Absent(
+                "the batch has no sequence length; the FLOPs of an image or a row of features are not counted"
+            )
         return training_flops(convention, self.shape, Batch(sequences, length, target))
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from math import isfinite
 from time import monotonic
 
 from ..flops import HEADLINE
@@ -19,11 +20,12 @@ from .peers import Peers
 MYPY = False
 if MYPY:
     from types import ModuleType
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
+    from typing import Any, Dict, List, Mapping, Optional
 
     from ..hookspecs import Undo
     from .agent import Agent
     from .batch_shape import Shape
+    from .emitted import Emitted
     from .guard import Site
     from .span_clock import SpanClock
 
@@ -71,6 +73,16 @@ class Publishing:
         self._published: Dict[str, Dict[str, str]] = {}
         self._startup: Optional[Dict[str, Any]] = None
         self._steady = _Steady(agent)
+        self._emitted: Optional[Emitted] = None
+
+    @property
+    def emitted(self) -> Emitted:
+        """What the user's own code emits; made when it first does."""
+        if self._emitted is None:
+            from .emitted import Emitted
+
+            self._emitted = Emitted(self._agent)
+        return self._emitted
 
     # --- what the agent tells -----------------------------------------------------------------------------------
 
@@ -107,13 +119,15 @@ class Publishing:
         for name, manager in self._plugins.items():
             with site("plugin " + name):
                 manager.hook.finish(agent=self)
+        if self._emitted is not None:
+            self._emitted.flush()
         self._write_losses(force=True)
 
     def install(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> Optional[Undo]:
         """Load an adapter, alone, and let it tap its tracker."""
         manager = self._plugins.get(name)
         if manager is None:
-            from .loader import load_plugin, load_pluggy
+            from .loader import load_pluggy, load_plugin
 
             load_pluggy()
             from ..plugins import manager_of_one
@@ -139,12 +153,18 @@ class Publishing:
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
     def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
-        """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after."""
+        """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
+
+        Where no optimizer is seen, the user's own step stands. A loss that is not finite is kept as None, and is never
+        the best.
+        """
+        now = self._agent.steps or max(0, step or 0)
         for tag, value in scalars.items():
-            if "loss" not in tag.lower() or tag.startswith(PREFIX) or value != value:
+            if "loss" not in tag.lower() or tag.startswith(PREFIX):
                 continue
             kept = self.losses.get(tag)
-            logged = (value, self._agent.steps)
+            finite = isfinite(value)
+            logged = (value if finite else None, now)
             if kept is None:
                 if len(self.losses) >= _MOST_TAGS:
                     continue
@@ -152,9 +172,10 @@ class Publishing:
             else:
                 kept[0] += 1
                 kept[2] = logged
-                if value < kept[3][0]:
+                if finite and (kept[3][0] is None or value < kept[3][0]):
                     kept[3] = logged
             self._losses_changed = True
+        self._write_losses(force=False)
 
     def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
         """The row that is due, if one is; every reader is given each row once."""

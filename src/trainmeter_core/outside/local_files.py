@@ -33,10 +33,14 @@ class LocalFiles:
         return self._writer.command if self._writer is not None else None
 
     def write(self, row: Mapping[str, float], wall_time: float) -> bool:
-        """Write one row; True when this was the one that opened the files."""
+        """Write one row of series; True when this was the one that opened the files."""
+        return self.write_at(int(row[PREFIX + "step"]), row, wall_time)
+
+    def write_at(self, step: int, numbers: Mapping[str, float], wall_time: float) -> bool:
+        """Write numbers at a step of the user's own; True when this opened the files."""
         opened = self._writer is None and self._open()
         if self._writer is not None:
-            self._writer.write(row, int(row[PREFIX + "step"]), wall_time)
+            self._writer.write(numbers, step, wall_time)
         return opened
 
     def close(self, passport_markdown: str) -> None:

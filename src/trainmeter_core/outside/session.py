@@ -51,6 +51,8 @@ PUBLISHED = (
 
 # Without a tracker by this time after the first step, the series go to files in the run directory.
 _TRACKER_GRACE_S = 3.0
+# Rows of the user's own that may wait for that.
+_MOST_EMITTED = 20000
 
 
 def run(options: RunOptions, argv: list[str]) -> int:
@@ -101,6 +103,8 @@ class Session:
         self._records: list[dict[str, Any]] = []
         self._trackers: dict[str, str] = {}
         self._first_step_at: float | None = None
+        self._emitted: list[tuple[int, float, dict[str, float]]] = []
+        self._first_emitted_at: float | None = None
         self._next_node = 0.0
         self.node: Any = None
         self.spool: Spool | None = None
@@ -147,8 +151,9 @@ class Session:
             self._next_row = now + _ROW_EVERY_S
             self._take_row()
         self._flush()
-        if self._first_step_at is not None and now - self._first_step_at > _TRACKER_GRACE_S:
-            self._write_rows()
+        first = min((at for at in (self._first_step_at, self._first_emitted_at) if at is not None), default=now)
+        if now - first > _TRACKER_GRACE_S:
+            self._write_local()
 
     def _take_row(self) -> None:
         """Serve what is new, and keep it for the files of a run without a tracker."""
@@ -160,16 +165,22 @@ class Session:
         if self.metrics is not None:
             self.metrics.update(self._readings)
 
-    def _write_rows(self) -> None:
+    def _write_local(self) -> None:
+        """Without a tracker: the run's series and what the user emitted, to files in the run directory."""
+        emitted, self._emitted = self._emitted, []
         rows, self._unwritten = self._unwritten, []
         if self._trackers:
             return
-        for row, at in rows:
-            if self.local.write(row, at):
-                self._say_where(self.local.command)
+        opened = [self.local.write_at(step, numbers, at) for step, at, numbers in emitted]
+        opened += [self.local.write(row, at) for row, at in rows]
+        if any(opened):
+            self._say_where(self.local.command)
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
+        if kind == "scalars":
+            self._scalars(record)
+            return
         if kind == "model" and isinstance(record.get("description"), dict):
             self.live.model(int(record.get("rank", 0)), record["description"])
             if record["description"].get("device") == "cpu":
@@ -179,6 +190,13 @@ class Session:
         elif kind == "failure":
             self.failures.append((str(record.get("site")), int(record.get("count", 1)), str(record.get("first", ""))))
         self._records.append(record)
+
+    def _scalars(self, record: dict[str, Any]) -> None:
+        """Rows that the user's code emitted; they are for the files, the log holds the losses among them."""
+        if self._first_emitted_at is None:
+            self._first_emitted_at = time.monotonic()
+        for step, at, numbers in record.get("rows", ())[: _MOST_EMITTED - len(self._emitted)]:
+            self._emitted.append((step, at, numbers))
 
     def _stepped(self, reader: RingReader, fields: dict[str, Any], _end: float) -> None:
         if self._first_step_at is None:
@@ -272,7 +290,7 @@ class Session:
             self.drain.poll()
             self.agents = self.drain.agents()
         self._take_row()
-        self._write_rows()
+        self._write_local()
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:

@@ -21,9 +21,7 @@ _QUESTION = "_assert_can_log_artifact"
 ARTIFACT_TYPE = "trainmeter-passport"
 
 
-def close(
-    run: Any, log: Callable[..., Any], last: Mapping[str, float], passport: Mapping[str, Any] | None
-) -> None:
+def close(run: Any, log: Callable[..., Any], last: Mapping[str, float], passport: Mapping[str, Any] | None) -> None:
     """Write the end of a run that is still live.
 
     `log` is the client's own ``Run._log``; `last` the newest series with prefix; `passport` None where it is not known.

@@ -74,9 +74,7 @@ class Session:
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
-        self.live = LiveRun(
-            convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given)
-        )
+        self.live = LiveRun(convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given))
         self.local = LocalFiles(self.writer.directory, self.plugins)
         self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in self.broken_plugins]
         self._records: list[dict[str, Any]] = []
@@ -228,7 +226,12 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
-        for step in (self._last_look, lambda: self._record_end(end, seconds), self._passport, lambda: self._report(end)):
+        for step in (
+            self._last_look,
+            lambda: self._record_end(end, seconds),
+            self._passport,
+            lambda: self._report(end),
+        ):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first

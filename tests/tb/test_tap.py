@@ -306,11 +306,18 @@ def test_a_writer_whose_first_event_fails_keeps_the_users_error(tapped, agent, t
 def test_a_method_that_another_tool_wrapped_is_tapped_and_restored(package, agent, tmp_path, monkeypatch):
     """W&B's and others' wrappers call themselves as they like, and may come after ours as well."""
     cls = package.module.EventFileWriter
-    first = cls.__dict__["add_event"]
-    monkeypatch.setattr(cls, "add_event", lambda self, event: first(self, event))
+    passed = []
+
+    def wrap_as_others_do(method):
+        def anything(self, event):
+            passed.append(event.step)
+            return method(self, event)
+
+        monkeypatch.setattr(cls, "add_event", anything)
+
+    wrap_as_others_do(cls.__dict__["add_event"])
     undo = plugin.install_tap(package.module, agent)
-    ours = cls.__dict__["add_event"]
-    monkeypatch.setattr(cls, "add_event", lambda self, event: ours(self, event))
+    wrap_as_others_do(cls.__dict__["add_event"])
     writer = package.SummaryWriter(str(tmp_path))
     agent.step()
     writer.add_scalar("loss", 1.0, 1)
@@ -321,3 +328,4 @@ def test_a_method_that_another_tool_wrapped_is_tapped_and_restored(package, agen
     plugin._publishers.clear()
     assert [step for step, _row in reading.rows(tmp_path)] == [1]
     assert [step for step, _value in reading.scalars(tmp_path, "loss")] == [1, 2]
+    assert passed.count(2) == 2

@@ -178,7 +178,7 @@ class Publishing:
 
     def _make_row(self) -> Dict[str, float]:
         """The row of the window, which ends here; another thread than the training one may ask for it."""
-        seconds = dict(zip(TIME_KINDS, self._seconds))
+        seconds = _by_kind(self._agent, self._seconds)
         window = Window(self._steps, self._rate_s, self._batches, seconds)
         self._steps, self._rate_s, self._batches = 0, 0.0, {}
         self._seconds = [0.0] * len(TIME_KINDS)
@@ -242,11 +242,21 @@ class _Steady:
 
     def event(self) -> Dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, dict(zip(TIME_KINDS, self.seconds)), self.batches, steps)
+        return _steps_event(self._agent, self.wall_s, _by_kind(self._agent, self.seconds, None), self.batches, steps)
+
+
+def _by_kind(agent: Agent, seconds: List[float], unseen: Any = ()) -> Dict[str, Any]:
+    """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
+    table: Dict[str, Any] = dict(zip(TIME_KINDS, seconds))
+    if not agent.loader_flag:
+        del table["data_wait"]
+        if unseen is None:
+            table["data_wait"] = None
+    return table
 
 
 def _steps_event(
-    agent: Agent, wall_s: float, seconds: Dict[str, float], batches: Dict[Shape, int], steps: int
+    agent: Agent, wall_s: float, seconds: Dict[str, Any], batches: Dict[Shape, int], steps: int
 ) -> Dict[str, Any]:
     """A `steps` record as the run log has it, summed by this process itself."""
     return {

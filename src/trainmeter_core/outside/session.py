@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -20,6 +19,7 @@ from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
 from .metrics import MetricsServer
+from .program import program_of
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -29,6 +29,25 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
 _ROW_EVERY_S = 1.0
+
+# What of the node goes to the tracker; all of it is in the run log.
+PUBLISHED = (
+    "node/cpu_pct",
+    "node/cpu_iowait_pct",
+    "node/load_1",
+    "node/mem_used_pct",
+    "node/cgroup_cpu_pct",
+    "node/cgroup_mem_pct",
+    "node/shm_used_pct",
+    "node/fs_used_pct",
+    "node/disk_read_bytes_per_s",
+    "node/disk_write_bytes_per_s",
+    "node/disk_busy_pct",
+    "node/net_recv_bytes_per_s",
+    "node/net_sent_bytes_per_s",
+    "node/ib_recv_bytes_per_s",
+    "node/ib_sent_bytes_per_s",
+)
 
 # Without a tracker by this time after the first step, the series go to files in the run directory.
 _TRACKER_GRACE_S = 3.0
@@ -42,6 +61,7 @@ def run(options: RunOptions, argv: list[str]) -> int:
         session.environment(inherited_environment()),
         tick=session.tick,
         tick_s=TICK_S,
+        on_start=session.child_started,
         on_error=session.own_failure,
     )
     session.close(end)
@@ -69,8 +89,9 @@ class Session:
             about["peak_source"] = "user"
         if any(name.startswith("budget") for name in about):
             about["budget_source"] = "user"
+        program = program_of(options.kind, options.target, argv)
         self.writer = RunWriter.create(
-            options.target, argv, started=self.started, **about, **git_state(os.path.dirname(options.target) or ".")
+            program.name, argv, started=self.started, **about, **git_state(program.directory)
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
@@ -81,7 +102,7 @@ class Session:
         self._trackers: dict[str, str] = {}
         self._first_step_at: float | None = None
         self._next_node = 0.0
-        self.node = self._node_sampler()
+        self.node: Any = None
         self.spool: Spool | None = None
         try:
             self.spool = Spool(self.writer.run_id)
@@ -150,7 +171,7 @@ class Session:
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(record["description"])
+            self.live.model(int(record.get("rank", 0)), record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
         elif kind == "tracker":
@@ -188,6 +209,10 @@ class Session:
         if records:
             self.writer.append_many(records)
 
+    def child_started(self, _pid: int) -> None:
+        """The command runs: what takes time to load does not delay it any more."""
+        self.node = self._node_sampler()
+
     def _metrics_server(self) -> MetricsServer | None:
         try:
             return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
@@ -215,7 +240,7 @@ class Session:
         self._records.append({"type": "node", "readings": readings})
         self._readings.update(readings)
         if self.spool is not None:
-            self.spool.lay_out({"series": readings})
+            self.spool.lay_out({"series": {name: readings[name] for name in PUBLISHED if name in readings}})
 
     def own_failure(self, error: Exception) -> None:
         """Something of tm's own failed while the command ran."""

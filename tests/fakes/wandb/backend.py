@@ -34,7 +34,8 @@ class Backend:
     """The server; a context manager.
 
     Faults: `delay_s` before each answer; `statuses` answered next to file_stream, `always` answered to all of them;
-    `close_early` closes the connection instead of answering a file_stream; `down` refuses everything that way.
+    `close_early` closes the connection instead of answering a file_stream; `down`, which a program may bring about by
+    asking for /go-away, does so for everything.
     """
 
     def __init__(self) -> None:
@@ -118,6 +119,9 @@ class Backend:
                 return 200, {}, JSON
             if path.startswith("/storage/"):
                 return self._storage(method, path[len("/storage/") :], body)
+            if path == "/go-away":
+                self.down = True
+                return 200, {}, JSON
             if path == "/healthz":
                 return 200, {"ok": True}, JSON
             self.unknown_ops.append(f"{method} {path}")

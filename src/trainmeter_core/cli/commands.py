@@ -4,4 +4,5 @@ from __future__ import annotations
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
+    "runs": ("trainmeter_core.cli.runs:command", "the runs on this machine: list, rm, prune"),
 }

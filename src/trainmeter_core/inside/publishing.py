@@ -214,16 +214,22 @@ class Publishing:
 class _Steady:
     """Sums over every step after the first."""
 
-    __slots__ = ("_agent", "batches", "seconds", "wall_s")
+    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.wall_s = 0.0
+        self.shortest = float("inf")
+        self.longest = 0.0
         self.seconds = [0.0] * len(TIME_KINDS)
         self.batches: Dict[Shape, int] = {}
 
     def add(self, wall_s: float, seconds: List[float], batches: Dict[Shape, int]) -> None:
         self.wall_s += wall_s
+        if wall_s < self.shortest:
+            self.shortest = wall_s
+        if wall_s > self.longest:
+            self.longest = wall_s
         for kind, spent in enumerate(seconds):
             self.seconds[kind] += spent
         for shape, calls in batches.items():
@@ -231,7 +237,10 @@ class _Steady:
 
     def event(self) -> Dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, _by_kind(self._agent, self.seconds, None), self.batches, steps)
+        seconds = _by_kind(self._agent, self.seconds, None)
+        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
+        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
+        return event
 
 
 def _by_kind(agent: Agent, seconds: List[float], unseen: Any = ()) -> Dict[str, Any]:

@@ -22,10 +22,13 @@ from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
 if TYPE_CHECKING:
+    from trainmeter_core.runlog.read import RunReader
+
     from .options import RunOptions
 
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
+SNAPSHOT_EVERY_S = 60.0
 
 # What of the node goes to the tracker; all of it is in the run log.
 PUBLISHED = (
@@ -99,6 +102,8 @@ class Session:
         self._trackers: dict[str, str] = {}
         self._first_step_at: float | None = None
         self._next_node = 0.0
+        self._reader: RunReader | None = None
+        self._next_snapshot = self._start + SNAPSHOT_EVERY_S
         self.node: Any = None
         self.spool: Spool | None = None
         try:
@@ -134,6 +139,9 @@ class Session:
             self._next_node = now + _NODE_EVERY_S
             self._sample_node()
         self._flush()
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + SNAPSHOT_EVERY_S
+            self._save_snapshot()
         if self._first_step_at is not None and not self._trackers and now - self._first_step_at > _TRACKER_GRACE_S:
             row = self.live.row()
             if row is not None and self.local.write(row, time.time()):
@@ -179,6 +187,23 @@ class Session:
         records, self._records = self._records, []
         if records:
             self.writer.append_many(records)
+
+    def _log_reader(self) -> RunReader:
+        if self._reader is None:
+            from trainmeter_core.runlog.read import RunReader
+
+            self._reader = RunReader(self.writer.directory)
+        return self._reader
+
+    def _save_snapshot(self) -> None:
+        """Sum up the log so far: readers of a long run, and its end, then need not begin at the first line."""
+        try:
+            reader = self._log_reader()
+            reader.read_on()
+            reader.save()
+        except (OSError, TypeError) as error:  # a full disk; the log itself is whole
+            self._next_snapshot = float("inf")
+            self.own_failure(error)
 
     def child_started(self, _pid: int) -> None:
         """The command runs: what takes time to load does not delay it any more."""
@@ -248,9 +273,8 @@ class Session:
     def _passport(self) -> None:
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
-        from trainmeter_core.runlog.read import read_run
 
-        self.passport = build(read_run(self.writer.directory))
+        self.passport = build(self._log_reader().finish())
         text = render(self.passport)
         self.writer.write_passport(self.passport, text)
         self.local.close(text)

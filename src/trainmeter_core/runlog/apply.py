@@ -69,6 +69,16 @@ class Application:
             _take(options, name, fields, check)
         _take(self.record.software, "trainmeter", fields, _text)
 
+    def state(self) -> dict[str, Any]:
+        """Everything that the lines so far came to, for a snapshot."""
+        return {name: value for name, value in vars(self).items() if name != "_handlers"}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot. Raises TypeError for a state of another shape; nothing has changed then."""
+        if state.keys() != self.state().keys():
+            raise TypeError("not a state of this version")
+        self.__dict__.update(state)
+
     def close(self) -> None:
         """Bring together what only the end of the log decides."""
         for rank in sorted(set(self._losses) | set(self._losses_before)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmeter_core.passport.build import build
@@ -44,6 +44,7 @@ def written(directory, count=None):
     return writer
 
 
+@settings(deadline=None, max_examples=20)
 @given(at=st.integers(0, len(LINES)))
 def test_a_log_read_on_from_a_snapshot_gives_the_record_of_the_whole_log(tmp_path_factory, at):
     writer = written(tmp_path_factory.mktemp("runs"), at)

@@ -7,7 +7,7 @@ import os
 from time import monotonic
 
 from ..flops import HEADLINE
-from ..meter import Meter, Totals, Window, parse_budget
+from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..readings import Absent
 from ..series import PREFIX, TIME_KINDS
 from ..shape_from import shape_of
@@ -53,6 +53,7 @@ class Publishing:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._options: Dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
+        self._budget: Optional[Budget] = parse_budget(self._options)
         self._meter: Optional[Meter] = None
         self._plugins: Dict[str, Any] = {}
         self._log_call = _LogCall(agent)
@@ -82,9 +83,16 @@ class Publishing:
             shape,
             ranks=max(1, self._agent.identity.world_size),
             headline=self._options.get("convention") or HEADLINE,
-            budget=parse_budget(self._options),
+            budget=self._budget,
             **({"peak_tflops": float(peak)} if peak else {}),
         )
+
+    def budget_found(self, budget: Budget) -> None:
+        """The framework's own goal is known; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
 
     def step_ended(self, seconds: List[float], wall_s: float, startup: bool, batches: Dict[Shape, int]) -> None:
         """Add a step to the window; what came before the end of the first step is startup."""
@@ -177,7 +185,7 @@ class Publishing:
         meter.ranks = max(1, agent.identity.world_size)
         seconds = _by_kind(self._agent, self._seconds)
         window = Window(self._steps, self._rate_s, self._batches, seconds)
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.total_batches)
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.total_batches, monotonic() - agent.identity.process_start)
         row = meter.row(window, totals, self._peers.scale(agent))
         for name, value in self._board.series().items():
             row.setdefault(PREFIX + name, value)

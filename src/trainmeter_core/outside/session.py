@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.meter import parse_budget
+from trainmeter_core.meter import Budget, parse_budget
 from trainmeter_core.plugins import find_plugins
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
@@ -153,6 +153,8 @@ class Session:
             self.live.model(record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
+        elif kind == "budget" and isinstance(record.get("budget_steps"), int):
+            self.live.budget(Budget("steps", record["budget_steps"]))
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
         elif kind == "failure":

@@ -33,6 +33,7 @@ class Application:
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
+            "budget": self._budget,
             "steps": self._steps,
             "span": self._span,
             "losses": self._tags,
@@ -115,6 +116,13 @@ class Application:
         self._model_rank = rank
         self.record.model = dict(description)
         _take(self.record, "shape_source", fields, _text)
+
+    def _budget(self, fields: Mapping[str, Any]) -> None:
+        steps, source = _count(fields["budget_steps"]), _text(fields["budget_source"])
+        options = self.record.options
+        if options.budget_source == "user":
+            return
+        options.budget_steps, options.budget_source = steps, source
 
     def _steps(self, fields: Mapping[str, Any]) -> None:
         rank, pid = _count(fields["rank"]), _count(fields["pid"])

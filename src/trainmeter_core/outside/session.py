@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
 from .program import program_of
+from .progress import NOT_SILENT, ProgressLine
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -103,6 +105,8 @@ class Session:
         self._first_step_at: float | None = None
         self._next_node = 0.0
         self._reader: RunReader | None = None
+        self._progress = ProgressLine.on_terminal() if options.progress else None
+        self._shown = LiveRun(convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given))
         self._next_snapshot = self._start + SNAPSHOT_EVERY_S
         self.node: Any = None
         self.spool: Spool | None = None
@@ -139,6 +143,10 @@ class Session:
             self._next_node = now + _NODE_EVERY_S
             self._sample_node()
         self._flush()
+        if self._progress is not None:
+            row = self._shown.row()
+            if row is not None:
+                self._progress.show(row)
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY_S
             self._save_snapshot()
@@ -150,11 +158,13 @@ class Session:
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(record["description"])
+            for live in (self.live, self._shown):
+                live.model(record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
         elif kind == "budget" and isinstance(record.get("budget_steps"), int):
-            self.live.budget(Budget("steps", record["budget_steps"]))
+            for live in (self.live, self._shown):
+                live.budget(Budget("steps", record["budget_steps"]))
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
         elif kind == "failure":
@@ -165,6 +175,8 @@ class Session:
         if self._first_step_at is None:
             self._first_step_at = time.monotonic()
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
+        if self._progress is not None:
+            self._shown.steps(reader.identity.rank, reader.identity.world_size, fields)
 
     def _tracker(self, tracker: str, where: Any) -> None:
         if tracker in self._trackers or not isinstance(where, dict):
@@ -209,6 +221,8 @@ class Session:
 
     def child_started(self, _pid: int) -> None:
         """The command runs: what takes time to load does not delay it any more."""
+        if self.options.progress and self._progress is None and (os.isatty(1) or os.isatty(2)):
+            self._say(NOT_SILENT)
         self.node = self._node_sampler()
 
     # --- the node -----------------------------------------------------------------------------------------------
@@ -241,6 +255,8 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
+        if self._progress is not None:
+            self._progress.close()
         for step in (
             self._last_look,
             lambda: self._record_end(end, seconds),

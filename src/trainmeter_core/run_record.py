@@ -6,7 +6,7 @@ Memory does not grow with the run: sums, extremes and bounded tables only. A val
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
+from typing import Any, Iterable, Mapping, Sequence, Union
 
 from .readings import Absent
 from .run_tables import BatchCounts, Loss, Statistics
@@ -260,17 +260,27 @@ def observe(table: dict[str, Statistics], readings: Mapping[str, Any], limit: in
 
     Only finite numbers count; names beyond `limit` are left out, so that a table stays bounded.
     """
-    for name, value in _flat(readings, ""):
-        if name not in table:
+    _observe(table, readings, "", limit)
+
+
+def _observe(table: dict[str, Statistics], readings: Mapping[str, Any], prefix: str, limit: int) -> None:
+    # Written out for speed: a day's log holds millions of readings.
+    for name, value in readings.items():
+        if type(value) is not float and type(value) is not int:
+            if isinstance(value, Mapping):
+                _observe(table, value, prefix + str(name) + "/", limit)
+            continue
+        if not -LARGEST_READING < value < LARGEST_READING:
+            continue
+        full = prefix + name if prefix else name
+        known = table.get(full)
+        if known is None:
             if len(table) >= limit:
                 continue
-            table[name] = Statistics()
-        table[name].add(value)
-
-
-def _flat(readings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    for name, value in readings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, prefix + str(name) + "/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_READING:
-            yield prefix + str(name), float(value)
+            known = table[full] = Statistics()
+        known.count += 1
+        known.total += value
+        if value < known.low:
+            known.low = float(value)
+        if value > known.high:
+            known.high = float(value)

@@ -253,6 +253,7 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     samples = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
+        "budget": {"rank": 0, "budget_steps": 10, "budget_source": "a framework"},
         "steps": {key: value for key, value in steps(1).items() if key != "type"},
         "span": {"rank": 0, "kind": "eval", "start": 1.0, "seconds": 1.0},
         "losses": {"rank": 0, "tags": {}},

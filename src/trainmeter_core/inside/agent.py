@@ -39,7 +39,7 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "tracker")
+_REMEMBERED = ("process", "model", "tracker", "budget")
 
 
 class Agent:

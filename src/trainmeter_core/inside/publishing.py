@@ -8,7 +8,7 @@ from math import isfinite
 from time import monotonic
 
 from ..flops import HEADLINE
-from ..meter import Meter, Totals, Window, parse_budget
+from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..readings import Absent
 from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
@@ -55,6 +55,7 @@ class Publishing:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._options: Dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
+        self._budget: Optional[Budget] = parse_budget(self._options)
         self._meter: Optional[Meter] = None
         self._plugins: Dict[str, Any] = {}
         self._board = Board(agent.spool)
@@ -95,9 +96,16 @@ class Publishing:
             shape,
             ranks=max(1, self._agent.identity.world_size),
             headline=self._options.get("convention") or HEADLINE,
-            budget=parse_budget(self._options),
+            budget=self._budget,
             **({"peak_tflops": float(peak)} if peak else {}),
         )
+
+    def budget_found(self, budget: Budget) -> None:
+        """The framework's own goal is known; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
 
     def step_ended(self, seconds: List[float], wall_s: float, startup: bool, batches: Dict[Shape, int]) -> None:
         """Add a step to the window; what came before the end of the first step is startup."""
@@ -212,7 +220,8 @@ class Publishing:
         agent = self._agent
         meter = self._meter or Meter(Absent("the model was not seen"))
         meter.ranks = max(1, agent.identity.world_size)
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches))
+        age = monotonic() - agent.identity.process_start
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
         return meter.row(window, totals, self._peers.scale(agent))
 
     def passport(self) -> Optional[Dict[str, Any]]:
@@ -246,16 +255,22 @@ class Publishing:
 class _Steady:
     """Sums over every step after the first."""
 
-    __slots__ = ("_agent", "batches", "seconds", "wall_s")
+    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.wall_s = 0.0
+        self.shortest = float("inf")
+        self.longest = 0.0
         self.seconds = [0.0] * len(TIME_KINDS)
         self.batches: Dict[Shape, int] = {}
 
     def add(self, wall_s: float, seconds: List[float], batches: Dict[Shape, int]) -> None:
         self.wall_s += wall_s
+        if wall_s < self.shortest:
+            self.shortest = wall_s
+        if wall_s > self.longest:
+            self.longest = wall_s
         for kind, spent in enumerate(seconds):
             self.seconds[kind] += spent
         for shape, calls in batches.items():
@@ -263,7 +278,10 @@ class _Steady:
 
     def event(self) -> Dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, _by_kind(self._agent, self.seconds, None), self.batches, steps)
+        seconds = _by_kind(self._agent, self.seconds, None)
+        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
+        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
+        return event
 
 
 def _by_kind(agent: Agent, seconds: List[float], unseen: Any = ()) -> Dict[str, Any]:

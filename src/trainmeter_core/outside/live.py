@@ -24,6 +24,7 @@ class LiveRun:
         self._budget = budget
         self._meter: Meter | None = None
         self._leader: int | None = None
+        self._elapsed = 0.0
         self._steps = 0
         self._skipped = 0
         self._tokens = 0
@@ -42,6 +43,13 @@ class LiveRun:
             self.description = description
             self._meter = None
 
+    def budget(self, budget: Budget) -> None:
+        """The program's own framework told its goal; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
+
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
         self.world_size = max(self.world_size, world_size)
@@ -56,6 +64,7 @@ class LiveRun:
                 self._window_batches[key] = self._window_batches.get(key, 0) + calls
         if rank != self._leader:
             return
+        self._elapsed += fields["wall_s"]
         self._steps += fields["n"]
         self._skipped += fields["skipped"]
         for kind, seconds in fields["time"].items():
@@ -77,7 +86,7 @@ class LiveRun:
             self._window_batches,
             {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
-        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches)
+        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
         row = meter.row(window, totals, (1, 1))
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return row

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.meter import parse_budget
+from trainmeter_core.meter import Budget, parse_budget
 from trainmeter_core.plugins import find_plugins
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
@@ -20,15 +21,19 @@ from .live import LiveRun
 from .local_files import LocalFiles
 from .metrics import MetricsServer
 from .program import program_of
+from .progress import NOT_SILENT, ProgressLine
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
 if TYPE_CHECKING:
+    from trainmeter_core.runlog.read import RunReader
+
     from .options import RunOptions
 
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
 _ROW_EVERY_S = 1.0
+SNAPSHOT_EVERY_S = 60.0
 
 # What of the node goes to the tracker; all of it is in the run log.
 PUBLISHED = (
@@ -106,6 +111,9 @@ class Session:
         self._emitted: list[tuple[int, float, dict[str, float]]] = []
         self._first_emitted_at: float | None = None
         self._next_node = 0.0
+        self._reader: RunReader | None = None
+        self._progress = ProgressLine.on_terminal() if options.progress else None
+        self._next_snapshot = self._start + SNAPSHOT_EVERY_S
         self.node: Any = None
         self.spool: Spool | None = None
         try:
@@ -151,6 +159,9 @@ class Session:
             self._next_row = now + _ROW_EVERY_S
             self._take_row()
         self._flush()
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + SNAPSHOT_EVERY_S
+            self._save_snapshot()
         first = min((at for at in (self._first_step_at, self._first_emitted_at) if at is not None), default=now)
         if now - first > _TRACKER_GRACE_S:
             self._write_local()
@@ -162,6 +173,8 @@ class Session:
             self._readings.update(row)
             if not self._trackers:
                 self._unwritten.append((row, time.time()))
+            if self._progress is not None:
+                self._progress.show(row)
         if self.metrics is not None:
             self.metrics.update(self._readings)
 
@@ -185,6 +198,8 @@ class Session:
             self.live.model(int(record.get("rank", 0)), record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
+        elif kind == "budget" and isinstance(record.get("budget_steps"), int):
+            self.live.budget(Budget("steps", record["budget_steps"]))
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
         elif kind == "failure":
@@ -202,6 +217,7 @@ class Session:
         if self._first_step_at is None:
             self._first_step_at = time.monotonic()
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
+        if self._progress is not None:
 
     def _tracker(self, tracker: str, where: Any) -> None:
         if tracker in self._trackers or not isinstance(where, dict):
@@ -227,8 +243,27 @@ class Session:
         if records:
             self.writer.append_many(records)
 
+    def _log_reader(self) -> RunReader:
+        if self._reader is None:
+            from trainmeter_core.runlog.read import RunReader
+
+            self._reader = RunReader(self.writer.directory)
+        return self._reader
+
+    def _save_snapshot(self) -> None:
+        """Sum up the log so far: readers of a long run, and its end, then need not begin at the first line."""
+        try:
+            reader = self._log_reader()
+            reader.read_on()
+            reader.save()
+        except (OSError, TypeError) as error:  # a full disk; the log itself is whole
+            self._next_snapshot = float("inf")
+            self.own_failure(error)
+
     def child_started(self, _pid: int) -> None:
         """The command runs: what takes time to load does not delay it any more."""
+        if self.options.progress and self._progress is None and (os.isatty(1) or os.isatty(2)):
+            self._say(NOT_SILENT)
         self.node = self._node_sampler()
 
     def _metrics_server(self) -> MetricsServer | None:
@@ -269,6 +304,8 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
+        if self._progress is not None:
+            self._progress.close()
         for step in (
             self._last_look,
             lambda: self._record_end(end, seconds),
@@ -303,9 +340,8 @@ class Session:
     def _passport(self) -> None:
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
-        from trainmeter_core.runlog.read import read_run
 
-        self.passport = build(read_run(self.writer.directory))
+        self.passport = build(self._log_reader().finish())
         text = render(self.passport)
         self.writer.write_passport(self.passport, text)
         self.local.close(text)

@@ -26,7 +26,7 @@ def compute(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json:
         "flops": sheet.numbers("compute.flops", whole, "FLOPs", FORMULA),
         "steady_flops": sheet.numbers("compute.steady_flops", part, "FLOPs", FORMULA),
         "flops_per_token": sheet.numbers("compute.flops_per_token", per_token, "FLOPs/token", FORMULA),
-        "required": sheet.number("compute.required", _required(passport, per_token), "FLOPs", FORMULA),
+        "required": sheet.number("compute.required", _required(passport, whole, part, per_token), "FLOPs", FORMULA),
     }
 
 
@@ -64,13 +64,22 @@ def _times(value: Value, factor: Value) -> Value:
     return absent if absent is not None else value * factor  # type: ignore[operator]  # both are numbers here
 
 
-def _required(passport: Json, per_token: dict[str, Value]) -> Value:
+def _required(
+    passport: Json, whole: dict[str, Value], part: dict[str, Value], per_token: dict[str, Value]
+) -> Value:
+    """FLOPs of the budget: per token, per step, or at the steady rate for its hours."""
     options = passport["options"]
     if options["budget_flops"] is not None:
         return reading(passport, "options.budget_flops")
-    if options["budget_tokens"] is None:
-        return Absent("no budget in tokens or FLOPs")
-    return _times(per_token[options["convention"]], reading(passport, "options.budget_tokens"))
+    headline = options["convention"]
+    if options["budget_tokens"] is not None:
+        return _times(per_token[headline], reading(passport, "options.budget_tokens"))
+    if options["budget_steps"] is not None:
+        return ratio(_times(whole[headline], reading(passport, "options.budget_steps")), reading(passport, "data.steps"))
+    if options["budget_hours"] is not None:
+        rate = ratio(part[headline], reading(passport, "steady.seconds"))
+        return _times(rate, ratio(reading(passport, "options.budget_hours"), 1, 3600))
+    return Absent("no budget was given")
 
 
 def efficiency(passport: Json, sheet: Sheet) -> Json:

@@ -33,6 +33,7 @@ class Application:
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
+            "budget": self._budget,
             "steps": self._steps,
             "span": self._span,
             "losses": self._tags,
@@ -68,6 +69,16 @@ class Application:
         for name, check in _OPTION_FIELDS.items():
             _take(options, name, fields, check)
         _take(self.record.software, "trainmeter", fields, _text)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that the lines so far came to, for a snapshot."""
+        return {name: value for name, value in vars(self).items() if name != "_handlers"}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot. Raises TypeError for a state of another shape; nothing has changed then."""
+        if state.keys() != self.state().keys():
+            raise TypeError("not a state of this version")
+        self.__dict__.update(state)
 
     def close(self) -> None:
         """Bring together what only the end of the log decides."""
@@ -105,6 +116,13 @@ class Application:
         self._model_rank = rank
         self.record.model = dict(description)
         _take(self.record, "shape_source", fields, _text)
+
+    def _budget(self, fields: Mapping[str, Any]) -> None:
+        steps, source = _count(fields["budget_steps"]), _text(fields["budget_source"])
+        options = self.record.options
+        if options.budget_source == "user":
+            return
+        options.budget_steps, options.budget_source = steps, source
 
     def _steps(self, fields: Mapping[str, Any]) -> None:
         rank, pid = _count(fields["rank"]), _count(fields["pid"])

@@ -63,6 +63,11 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("description", "object", True, "what the agent saw of the model: its config and the shapes of its parts"),
         Field("shape_source", "string or null", False, "where the shape was taken from"),
     ),
+    "budget": (
+        _RANK,
+        Field("budget_steps", "integer", True, "optimizer steps that the program's framework means to make from here"),
+        Field("budget_source", "string", True, "the framework and its setting; a goal given to tm goes before it"),
+    ),
     "steps": (
         _RANK,
         Field("pid", "integer", True, "process id"),

@@ -12,7 +12,7 @@ from ..readings import Absent
 from ..series import PREFIX, TIME_KINDS
 from ..shape_from import shape_of
 from . import span_clock
-from .board import Board
+from .board import Board, log_records, readings_of
 from .guard import site
 from .peers import Peers
 
@@ -174,12 +174,15 @@ class Publishing:
     def _make_row(self) -> Dict[str, float]:
         agent = self._agent
         meter = self._meter or Meter(Absent("the model was not seen"))
-        meter.ranks = max(1, agent.identity.world_size)
+        board = self._board.content()
+        meter.ranks = max(1, round(agent.identity.world_size * board.get("devices_per_rank", 1.0)))
+        if board.get("peak_tflops"):
+            meter.peak_tflops = board["peak_tflops"]
         seconds = dict(zip(TIME_KINDS, self._seconds))
         window = Window(self._steps, self._rate_s, self._batches, seconds)
         totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.total_batches)
         row = meter.row(window, totals, self._peers.scale(agent))
-        for name, value in self._board.series().items():
+        for name, value in readings_of(board).items():
             row.setdefault(PREFIX + name, value)
         return row
 
@@ -189,7 +192,9 @@ class Publishing:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup, self._steady.event()]
+        events = [*self._agent.told.values(), self._startup]
+        events += log_records(self._board.content())
+        events.append(self._steady.event())
         if self.losses:
             events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
         return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.meter import parse_budget
 from trainmeter_core.plugins import find_plugins
+from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
+from trainmeter_core.series import GPU_FAMILIES, PREFIX
 
 from .drain import Drain, RingReader
 from .environment import agent_environment
 from .git_state import git_state
+from .hang import HangWatch
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
@@ -22,6 +25,7 @@ from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
 if TYPE_CHECKING:
+    from .gpu_watch import GpuWatch
     from .options import RunOptions
 
 TICK_S = 0.5
@@ -99,6 +103,10 @@ class Session:
         self._first_step_at: float | None = None
         self._next_node = 0.0
         self.node: Any = None
+        self.gpus: GpuWatch | None = None
+        self.hang = HangWatch()
+        self._series: dict[str, float] = {}
+        self._environ: dict[str, str] = {}
         self.spool: Spool | None = None
         try:
             self.spool = Spool(self.writer.run_id)
@@ -110,6 +118,7 @@ class Session:
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
         """The command's environment; without a spool there is nothing for an agent to write to."""
+        self._environ = base
         if self.spool is None:
             return base
         return agent_environment(
@@ -132,27 +141,38 @@ class Session:
         if now >= self._next_node:
             self._next_node = now + _NODE_EVERY_S
             self._sample_node()
+        self._read_gpus()
         self._flush()
         if self._first_step_at is not None and not self._trackers and now - self._first_step_at > _TRACKER_GRACE_S:
-            row = self.live.row()
-            if row is not None and self.local.write(row, time.time()):
-                self._say_where(self.local.command)
+            self._write_locally()
+
+    def _write_locally(self) -> None:
+        row = self.live.row()
+        if row is None:
+            return
+        for name, value in self._series.items():
+            row.setdefault(PREFIX + name, value)
+        if self.local.write(row, time.time()):
+            self._say_where(self.local.command)
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
             self.live.model(record["description"])
-            if record["description"].get("device") == "cpu":
-                self._records.append({"type": "hardware", "gpus": []})
+            if self.gpus is not None:
+                self.gpus.model(int(record.get("rank", 0)), record["description"], list(record.get("gpus", ())))
         elif kind == "tracker":
             self._tracker(str(record.get("tracker")), record.get("where"))
         elif kind == "failure":
             self.failures.append((str(record.get("site")), int(record.get("count", 1)), str(record.get("first", ""))))
         self._records.append(record)
 
-    def _stepped(self, reader: RingReader, fields: dict[str, Any], _end: float) -> None:
+    def _stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
         if self._first_step_at is None:
             self._first_step_at = time.monotonic()
+        self.hang.stepped(fields, end)
+        if self.gpus is not None:
+            self.gpus.stepped(fields, end)
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
 
     def _tracker(self, tracker: str, where: Any) -> None:
@@ -164,8 +184,12 @@ class Session:
             self._say_where(line)
 
     def _say_where(self, line: str | None) -> None:
-        if line and not self.options.quiet:
-            self._say(f"look at this run: {line}")
+        if line:
+            self._tell(f"look at this run: {line}")
+
+    def _tell(self, line: str) -> None:
+        if not self.options.quiet:
+            self._say(line)
 
     def _say(self, line: str) -> None:
         try:
@@ -181,6 +205,9 @@ class Session:
 
     def child_started(self, _pid: int) -> None:
         """The command runs: what takes time to load does not delay it any more."""
+        from .gpu_watch import GpuWatch
+
+        self.gpus = GpuWatch(self._environ, peak_tflops=self.options.peak_tflops)
         self.node = self._node_sampler()
 
     # --- the node -----------------------------------------------------------------------------------------------
@@ -201,8 +228,39 @@ class Session:
             return
         readings = self.node.sample()
         self._records.append({"type": "node", "readings": readings})
+        self._series.update({name: readings[name] for name in PUBLISHED if name in readings})
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Put the newest readings where the agents find them."""
         if self.spool is not None:
-            self.spool.lay_out({"series": {name: readings[name] for name in PUBLISHED if name in readings}})
+            content: dict[str, Any] = {"series": self._series}
+            if self.gpus is not None:
+                content.update(self.gpus.for_board())
+            self.spool.lay_out(content)
+
+    # --- the GPUs -----------------------------------------------------------------------------------------------
+
+    def _read_gpus(self) -> None:
+        if self.gpus is not None:
+            self._take_gpus(self.gpus, self.gpus.poll())
+
+    def _take_gpus(self, gpus: GpuWatch, records: list[dict[str, Any]]) -> None:
+        self._records += records
+        for notice in gpus.notices:
+            self._tell(notice)
+        gpus.notices.clear()
+        if not records:
+            return
+        self._series = {name: value for name, value in self._series.items() if not name.startswith(GPU_FAMILIES)}
+        self._series.update(gpus.series)
+        self.live.devices_per_rank = gpus.devices_per_rank
+        if not isinstance(gpus.peak, Absent):
+            self.live.peak_tflops = gpus.peak.tflops
+        self._lay_out()
+        if self.drain is not None and (found := self.hang.look(gpus, self.drain.rings.values())) is not None:
+            self._records.append({"type": "verdict", **found._asdict()})
+            self._tell(found.sentence)
 
     def own_failure(self, error: Exception) -> None:
         """Something of tm's own failed while the command ran."""
@@ -231,10 +289,10 @@ class Session:
         if self.drain is not None:
             self.drain.poll()
             self.agents = self.drain.agents()
+        if self.gpus is not None:
+            self._take_gpus(self.gpus, self.gpus.close())
         if self._first_step_at is not None and not self._trackers:
-            row = self.live.row()
-            if row is not None and self.local.write(row, time.time()):
-                self._say_where(self.local.command)
+            self._write_locally()
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:
@@ -261,6 +319,8 @@ class Session:
             return
         if self.passport is not None and self._first_step_at is not None:
             self._say(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+            if self.passport["verdicts"]:
+                self._say(self.passport["verdicts"][0]["sentence"])
         elif not end.problem:
             self._say(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
         if self.writer.problem:

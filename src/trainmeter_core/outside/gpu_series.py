@@ -31,11 +31,10 @@ _STUCK = Absent("profiling counters stuck at 0 while the driver reports work")
 
 def logged(reading: GpuReadings, device: Device | Absent) -> dict[str, Any]:
     """What the run log keeps of one GPU: every reading that is known, OFU, and the causes of a lower clock."""
-    kept: dict[str, Any] = {name: value for name, value in reading.values.items() if not isinstance(value, Absent)}
-    ofu = ladder.ofu_pct(reading["tensor_active_pct"], reading["sm_clock_mhz"], _reference(device))
-    if not isinstance(ofu, Absent):
-        kept["ofu_pct"] = ofu
-    throttle = {cause: share for cause, share in reading.throttle_pct.items() if not isinstance(share, Absent)}
+    values = dict(reading.values)
+    values["ofu_pct"] = ladder.ofu_pct(reading["tensor_active_pct"], reading["sm_clock_mhz"], _reference(device))
+    kept: dict[str, Any] = _short(values)
+    throttle = _short(reading.throttle_pct)
     if throttle:
         kept["throttle"] = throttle
     return kept
@@ -76,6 +75,16 @@ def known(series: Mapping[str, Reading]) -> dict[str, float]:
     return {name: value for name, value in series.items() if not isinstance(value, Absent)}
 
 
+def _short(values: Mapping[str, Reading]) -> dict[str, float]:
+    """What is known, with no more digits than counters have: a log of days holds a line per second."""
+    return {
+        name: round(value, 4) if abs(value) < _WHOLE_FROM else round(value)
+        for name, value in values.items()
+        if not isinstance(value, Absent)
+    }
+
+
+_WHOLE_FROM = 1e6
 _LATER = Absent("taken over whole steps")
 
 

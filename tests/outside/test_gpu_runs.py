@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import fake_nvml
@@ -236,7 +237,7 @@ def test_an_mfu_that_cannot_be_is_flagged_never_clamped(runs):
 def test_a_gpu_that_goes_away_for_a_while_is_absent_then_and_never_0(runs, name):
     run = runs[name]
     gpu = run.records("gpu")
-    silent = max(after["t"] - after["seconds"] - before["t"] for before, after in zip(gpu, gpu[1:], strict=False))
+    silent = max(after["t"] - after["seconds"] - before["t"] for before, after in pairwise(gpu))
     assert silent > 1, "some seconds have no readings"
     for reading in run.readings():
         for key, value in {"tensor_active_pct": 46.5, "gpu_util_pct": 99, "power_w": 612}.items():
@@ -271,4 +272,6 @@ def test_a_hang_is_told_once_with_what_the_rank_was_doing(runs):
     assert "does no matrix work at 75 of 700 W" in lines[0]
     (verdict,) = run.records("verdict")
     assert verdict["code"] == "hang"
-    assert run.passport["verdicts"][0] == {k: verdict[k] for k in ("code", "level", "sentence")} | {"source": "measured"}
+    assert run.passport["verdicts"][0] == {k: verdict[k] for k in ("code", "level", "sentence")} | {
+        "source": "measured"
+    }

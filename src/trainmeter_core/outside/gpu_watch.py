@@ -37,8 +37,8 @@ _CLOSING_S = 2.0
 class GpuWatch:
     """Samples from the moment it is made; `poll` gives the records that are new and brings the series up to date.
 
-    `series` are means over the job's GPUs, `by_gpu` the same by UUID. Until a model is seen, the job's GPUs are all that
-    its environment lets it use. `notices` are lines for the user.
+    `series` are means over the job's GPUs, `by_gpu` the same by UUID. Until a model is seen, the job's GPUs are all
+    that its environment lets it use. `notices` are lines for the user.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class GpuWatch:
         return series_of(reading, counters, self._device.get(reading.uuid, _UNKNOWN), self.peak)
 
     def counters(self, since: float) -> list[Counters]:
-        """The counters of each of the job's GPUs over the last samples that began after `since`, seconds since the epoch."""
+        """The counters of each of the job's GPUs over its last samples that began after `since` (Unix time)."""
         recent = [[each for begin, each in readings if begin >= since] for readings in self._recent.values()]
         return [window(readings) for readings in recent if readings]
 

@@ -88,7 +88,7 @@ def _works(counters: Counters) -> bool:
 
 
 def whereabouts(doing: Mapping[int, str]) -> str:
-    """What every rank does, ranks that do the same together: "ranks 0-2 in a training step, rank 3 waiting for data"."""
+    """What every rank does, equal ones together: "ranks 0-2 in a training step, rank 3 waiting for data"."""
     by_kind: dict[str, list[int]] = {}
     for rank in sorted(doing):
         by_kind.setdefault(doing[rank], []).append(rank)

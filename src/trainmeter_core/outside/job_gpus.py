@@ -23,7 +23,7 @@ def gpus_named(visible: Sequence[GpuDescription], names: Sequence[str]) -> list[
     """
     if not names:
         return list(visible)
-    found = []
+    found: list[GpuDescription] = []
     for name in names:
         if name.startswith("cuda"):
             at = int(name.partition(":")[2] or 0)

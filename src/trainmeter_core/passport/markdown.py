@@ -165,7 +165,6 @@ def _efficiency(passport: Json) -> Rows:
         if number is not None and rung[2:] not in ("hfu", "mfu"):
             yield "ladder: " + rung[2:].replace("_", " "), cell(number)
 
-
     reference = passport["hardware"]["reference_mhz"]
     if known["ladder"]["4_ofu"] is not None:
         yield "reference clock of OFU", cell(reference)

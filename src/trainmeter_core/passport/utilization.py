@@ -93,9 +93,7 @@ def _counters(passport: Json, *, stuck: bool = False) -> ladder.Counters:
     causes = {cause for gpu in passport["steady"]["gpus"].values() for cause in throttle_shares(gpu)}
     counters = ladder.Counters(
         **means,
-        throttle_pct={
-            cause: _mean(passport, "throttle/" + cause, Absent("not sampled")) for cause in sorted(causes)
-        },
+        throttle_pct={cause: _mean(passport, "throttle/" + cause, Absent("not sampled")) for cause in sorted(causes)},
         samples=int(passport["steady"]["gpu_samples"]["value"]),
     )
     return counters if stuck else verdicts.without_stuck_counters(counters)

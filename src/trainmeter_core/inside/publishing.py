@@ -13,7 +13,7 @@ from ..readings import Absent
 from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
 from . import span_clock
-from .board import Board
+from .board import Board, log_records, readings_of
 from .guard import site
 from .peers import Peers
 
@@ -202,7 +202,7 @@ class Publishing:
 
     def counts(self) -> Dict[str, float]:
         """The sums since the start of the process, by series name; nothing is taken from the window."""
-        row = self._measure(Window(0, 0.0, {}, {}))
+        row = self._measure(Window(0, 0.0, {}, {}), {})
         return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
     def _make_row(self) -> Dict[str, float]:
@@ -211,15 +211,18 @@ class Publishing:
         window = Window(self._steps, self._rate_s, self._batches, seconds)
         self._steps, self._rate_s, self._batches = 0, 0.0, {}
         self._seconds = [0.0] * len(TIME_KINDS)
-        row = self._measure(window)
-        for name, value in self._board.series().items():
+        board = self._board.content()
+        row = self._measure(window, board)
+        for name, value in readings_of(board).items():
             row.setdefault(PREFIX + name, value)
         return row
 
-    def _measure(self, window: Window) -> Dict[str, float]:
+    def _measure(self, window: Window, board: Dict[str, Any]) -> Dict[str, float]:
         agent = self._agent
         meter = self._meter or Meter(Absent("the model was not seen"))
-        meter.ranks = max(1, agent.identity.world_size)
+        meter.ranks = max(1, round(agent.identity.world_size * board.get("devices_per_rank", 1.0)))
+        if board.get("peak_tflops"):
+            meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
         totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
         return meter.row(window, totals, self._peers.scale(agent))
@@ -230,7 +233,9 @@ class Publishing:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup, self._steady.event()]
+        events = [*self._agent.told.values(), self._startup]
+        events += log_records(self._board.content())
+        events.append(self._steady.event())
         if self.losses:
             events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
         return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)

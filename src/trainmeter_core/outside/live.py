@@ -20,7 +20,8 @@ class LiveRun:
         self.description: dict[str, Any] | None = None
         self._described_by: int | None = None
         self._convention = convention
-        self._peak = peak_tflops
+        self.peak_tflops = peak_tflops
+        self.devices_per_rank = 1.0
         self._budget = budget
         self._meter: Meter | None = None
         self._leader: int | None = None
@@ -100,10 +101,10 @@ class LiveRun:
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             if self._convention:
                 meter.headline = self._convention
-            if self._peak:
-                meter.peak_tflops = self._peak
             if self.description is None:
                 return meter
             self._meter = meter
-        self._meter.ranks = self.world_size
+        if self.peak_tflops:
+            self._meter.peak_tflops = self.peak_tflops
+        self._meter.ranks = max(1, round(self.world_size * self.devices_per_rank))
         return self._meter

@@ -15,6 +15,8 @@ OWN_PLUGIN = "trainmeter"
 
 PASSPORT_TAG = "trainmeter/passport"
 PASSPORT_JSON_TAG = "trainmeter/passport_json"
+# Written first, so that TensorBoard shows our tab before there is a passport.
+VERSION_TAG = "trainmeter/version"
 
 _START = 1  # SessionLog.START
 

@@ -6,6 +6,7 @@ all of TensorFlow where that is installed.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shlex
@@ -14,7 +15,19 @@ import time
 from typing import Any, Mapping
 
 from . import panels
-from .events import LAYOUT_PLUGIN, LAYOUT_TAG, PASSPORT_TAG, TEXT_PLUGIN, add_scalar, add_string
+from trainmeter_core.version import __version__
+
+from .events import (
+    LAYOUT_PLUGIN,
+    LAYOUT_TAG,
+    OWN_PLUGIN,
+    PASSPORT_JSON_TAG,
+    PASSPORT_TAG,
+    TEXT_PLUGIN,
+    VERSION_TAG,
+    add_scalar,
+    add_string,
+)
 from .records import framed
 
 _FLUSH_EVERY_S = 1.0
@@ -46,6 +59,7 @@ class LocalEvents:
         self._file = open(os.path.join(directory, name), "ab")  # noqa: SIM115 - closed by close()
         self._append(self._event(wall_time=now, file_version="brain.Event:2"))
         self._add_string(LAYOUT_TAG, LAYOUT_PLUGIN, panels.merged_layout(self._layout, None))
+        self._add_string(VERSION_TAG, OWN_PLUGIN, __version__.encode())
         self._file.flush()
 
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
@@ -60,12 +74,15 @@ class LocalEvents:
             self._file.flush()
             self._flushed = time.monotonic()
 
-    def close(self, passport_markdown: str | None) -> None:
-        """Write the passport, flush and close; closing again does nothing."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as an object, flush and close; closing again does nothing."""
         if self._file.closed:
             return
         if passport_markdown:
             self._add_string(PASSPORT_TAG, TEXT_PLUGIN, passport_markdown.encode("utf-8"))
+        if passport:
+            text = json.dumps(passport, separators=(",", ":"), allow_nan=False)
+            self._add_string(PASSPORT_JSON_TAG, OWN_PLUGIN, text.encode("utf-8"))
         self._file.close()
 
     def _add_string(self, tag: str, plugin: str, content: bytes) -> None:

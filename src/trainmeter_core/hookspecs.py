@@ -7,10 +7,12 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 PROJECT = "trainmeter"
 GROUP = "trainmeter"
@@ -37,22 +39,27 @@ class AgentFace(Protocol):
     def logging(self) -> Any:
         """A context manager around the user's own tracker call: its time is counted as ``time/logging``."""
 
-    def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
+    def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
-        """The series to publish now, names with prefix, finite values only; None when less than a second has passed
-        since the last row that any adapter took, or nothing new was measured. ``final`` waives the second."""
+    def row(self, final: bool = False) -> dict[str, float] | None:
+        """The series to publish now, names with prefix, finite values only.
 
-    def passport(self) -> Optional[Dict[str, Any]]:
+        None when less than a second has passed since the last row, or nothing new was measured. ``final`` waives the
+        second.
+        """
+
+    def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         """Tell once, for `tm` and the run log, where the run can be looked at (log directory, run id, URL)."""
 
     def guard(self, site: str) -> Any:
-        """A context manager that keeps every Exception of ours from the user's program, counts it under the site's
-        name, and lets the site rest after a few."""
+        """A context manager that keeps every Exception of ours from the user's program.
+
+        It counts them under the site's name and lets the site rest after a few.
+        """
 
 
 class LocalWriter(Protocol):
@@ -64,7 +71,7 @@ class LocalWriter(Protocol):
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
 
-    def close(self, passport_markdown: Optional[str]) -> None:
+    def close(self, passport_markdown: str | None) -> None:
         """Write the passport, flush and close."""
 
 
@@ -72,7 +79,7 @@ class Hooks:
     """The specifications; pluggy reads their names and signatures."""
 
     @hookspec
-    def tracker_modules(self) -> List[str]:  # type: ignore[empty-body]
+    def tracker_modules(self) -> list[str]:  # type: ignore[empty-body]
         """Names of the modules whose import installs this adapter's tap.
 
         Process: trainer. Thread: the importing one. Rate: once. Returns: exact dotted names, never a pattern.
@@ -87,14 +94,13 @@ class Hooks:
 
     @hookspec
     def finish(self, agent: AgentFace) -> None:
-        """Publish the last row and the passport, in two seconds at the most; also called when the user's own closing
-        call never came.
+        """Publish the last row and the passport, in two seconds at the most, where the user's closing call never came.
 
         Process: trainer. Thread: main, at exit. Rate: once. Returns: nothing.
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str) -> Optional[Any]:
+    def open_run(self, ref: str) -> Any | None:
         """Read a run from the tracker alone.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
@@ -102,21 +108,21 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_local(self, directory: str) -> Optional[LocalWriter]:
+    def open_local(self, directory: str) -> LocalWriter | None:
         """Open files in the given directory for a run that has no tracker of its own.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a writer, or None when the library for it is missing.
         """
 
     @hookspec
-    def doctor(self) -> List[Check]:  # type: ignore[empty-body]
+    def doctor(self) -> list[Check]:  # type: ignore[empty-body]
         """Say whether the tracker is here, in which version, and whether the tap fits it.
 
         Process: tm, in the trainer's interpreter. Thread: main. Rate: once per command. Returns: checks.
         """
 
     @hookspec(firstresult=True)
-    def where(self, tracker: str, place: Mapping[str, str]) -> Optional[str]:
+    def where(self, tracker: str, place: Mapping[str, str]) -> str | None:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.

@@ -119,6 +119,7 @@ class AttentionCore:
     window: keys that one query sees at most, itself included; None is all of them.
     chunked: the window is a fixed tiling of the sequence instead of a sliding one.
     causal: None where it is not visible.
+    q_grad, k_grad, v_grad: whether autograd needs the gradient of the queries, keys and values.
     """
 
     qk_width: int
@@ -131,7 +132,16 @@ class AttentionCore:
     causal: bool | None = True
     queries: Stream = TOKENS
     keys: Stream = TOKENS
-    grad: bool = True
+    q_grad: bool = True
+    k_grad: bool = True
+    v_grad: bool = True
+
+    @property
+    def width_passes(self) -> int:
+        """Widths times matmuls over them: scores forward, d(q) and d(k); output forward, d(v) and d(scores)."""
+        scores = 1 + self.q_grad + self.k_grad
+        output = 1 + self.v_grad + (self.q_grad or self.k_grad)
+        return self.qk_width * scores + self.v_width * output
 
     def pairs(self, batch: Batch) -> int | Absent:
         """Query-key pairs that the mask lets through, in the whole batch, for one head of one layer."""

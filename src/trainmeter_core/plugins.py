@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from types import ModuleType
-from typing import Any, Iterable, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
 
 from . import hookspecs
 from ._pluggy import pluggy
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 class FoundPlugin(NamedTuple):
@@ -17,7 +19,7 @@ class FoundPlugin(NamedTuple):
     module: str
     directory: str
     """Where its package lies: the agent loads it from there, since the trainer may not have it."""
-    trackers: Tuple[str, ...]
+    trackers: tuple[str, ...]
     """Modules whose import installs its tap."""
 
 
@@ -37,13 +39,13 @@ def manager_of_one(name: str, module: ModuleType) -> Any:
     return manager
 
 
-def find_plugins(without: Iterable[str] = ()) -> Tuple[List[FoundPlugin], List[Tuple[str, str]]]:
+def find_plugins(without: Iterable[str] = ()) -> tuple[list[FoundPlugin], list[tuple[str, str]]]:
     """Give the adapters that entry points of the group offer, and (name, reason) of those that cannot be used."""
     from importlib.metadata import entry_points
 
     skipped = set(without)
-    found: List[FoundPlugin] = []
-    broken: List[Tuple[str, str]] = []
+    found: list[FoundPlugin] = []
+    broken: list[tuple[str, str]] = []
     for entry in entry_points(group=hookspecs.GROUP):
         if entry.name in skipped:
             continue

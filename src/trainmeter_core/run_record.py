@@ -17,6 +17,7 @@ Count = Union[int, Absent]
 Number = Union[float, int, Absent]
 
 UNKNOWN = Absent("not recorded")
+LARGEST_READING = 1e300
 
 
 @dataclass
@@ -271,5 +272,5 @@ def _flat(readings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float
     for name, value in readings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, prefix + str(name) + "/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield prefix + str(name), value
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_READING:
+            yield prefix + str(name), float(value)

@@ -101,7 +101,7 @@ class Statistics:
     high: float = -math.inf
 
     def add(self, value: float) -> None:
-        if not math.isfinite(value):
+        if not -math.inf < value < math.inf:
             return
         self.count += 1
         self.total += value

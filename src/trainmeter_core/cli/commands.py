@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "passport": ("trainmeter_core.cli.passport:passport", "what a run spent, and how well it used its hardware"),
+    "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
 }

@@ -36,8 +36,18 @@ def _parsed_by(parse: Callable[[str], _T]) -> Callable[[click.Context, click.Par
 _count = _parsed_by(positive_count)
 _real = _parsed_by(lambda text: float(positive_number(text)))
 
+
+
+def _convention(name: str) -> str:
+    from trainmeter_core.flops import CONVENTIONS
+
+    if name not in CONVENTIONS:
+        raise ValueError(f"no convention {name!r}; there are {', '.join(CONVENTIONS)}")
+    return name
+
+
 OPTIONS: list[click.Parameter] = [
-    click.Option(["--convention"], metavar="NAME", help="FLOPs convention of the headline MFU (default: torchtitan)"),
+    click.Option(["--convention"], metavar="NAME", callback=_parsed_by(_convention), help="FLOPs convention of the headline MFU (default: torchtitan)"),
     click.Option(
         ["--peak-tflops"], metavar="X", callback=_real, help="dense peak of one GPU, when tm does not know it"
     ),

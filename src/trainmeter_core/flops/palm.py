@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainmeter_core.readings import Absent
 
-from .terms import Convention, Term, Terms, full_attention, not_for
+from .terms import Convention, Term, Terms, full_attention, main_stream, not_for
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
@@ -25,7 +25,7 @@ def palm(shape: ModelShape, batch: Batch) -> Terms:
         return absent
     if isinstance(shape.parameters, Absent):
         return shape.parameters
-    positions = shape.cores[0].queries.positions(batch)
+    positions = main_stream(shape).positions(batch)
     n = shape.parameters - shape.inactive_parameters
     return [
         Term("parameters", f"6 * {positions} positions * {n} parameters", 6 * positions * n),
@@ -45,7 +45,7 @@ def all_params(shape: ModelShape, batch: Batch) -> Terms:
         return absent
     if isinstance(shape.parameters, Absent):
         return shape.parameters
-    positions = shape.cores[0].queries.positions(batch)
+    positions = main_stream(shape).positions(batch)
     tables = shape.lookup_parameters
     rest = shape.parameters - shape.inactive_parameters - tables
     name = "lookup tables, one of them the head" if shape.tied else "lookup tables as matmuls"

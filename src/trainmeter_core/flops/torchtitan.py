@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainmeter_core.readings import Absent
 
-from .terms import Convention, Term, Terms, by_part, full_attention, not_for, weight_terms
+from .terms import Convention, Term, Terms, by_part, full_attention, main_stream, not_for, weight_terms
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
@@ -27,7 +27,7 @@ def torchtitan(shape: ModelShape, batch: Batch) -> Terms:
         return absent
     if isinstance(shape.parameters, Absent):
         return shape.parameters
-    positions = shape.cores[0].queries.positions(batch)
+    positions = main_stream(shape).positions(batch)
     untied = tuple(m for m in shape.matmuls if not m.tied)
     tables = shape.lookup_parameters if shape.tied else 0
     rest = (shape.parameters - shape.lookup_parameters - shape.inactive_parameters) - sum(

@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
 
+# What of the node goes to the tracker; all of it is in the run log.
+PUBLISHED = (
+    "node/cpu_pct",
+    "node/cpu_iowait_pct",
+    "node/load_1",
+    "node/mem_used_pct",
+    "node/cgroup_cpu_pct",
+    "node/cgroup_mem_pct",
+    "node/shm_used_pct",
+    "node/fs_used_pct",
+    "node/disk_read_bytes_per_s",
+    "node/disk_write_bytes_per_s",
+    "node/disk_busy_pct",
+    "node/net_recv_bytes_per_s",
+    "node/net_sent_bytes_per_s",
+    "node/ib_recv_bytes_per_s",
+    "node/ib_sent_bytes_per_s",
+)
+
 # Without a tracker by this time after the first step, the series go to files in the run directory.
 _TRACKER_GRACE_S = 3.0
 
@@ -39,6 +58,7 @@ def run(options: RunOptions, argv: list[str]) -> int:
         session.environment(inherited_environment()),
         tick=session.tick,
         tick_s=TICK_S,
+        on_start=session.child_started,
         on_error=session.own_failure,
     )
     session.close(end)
@@ -71,16 +91,14 @@ class Session:
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
-        self.live = LiveRun(
-            convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given)
-        )
+        self.live = LiveRun(convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given))
         self.local = LocalFiles(self.writer.directory, self.plugins)
         self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in self.broken_plugins]
         self._records: list[dict[str, Any]] = []
         self._trackers: dict[str, str] = {}
         self._first_step_at: float | None = None
         self._next_node = 0.0
-        self.node = self._node_sampler()
+        self.node: Any = None
         self.spool: Spool | None = None
         try:
             self.spool = Spool(self.writer.run_id)
@@ -161,6 +179,10 @@ class Session:
         if records:
             self.writer.append_many(records)
 
+    def child_started(self, _pid: int) -> None:
+        """The command runs: what takes time to load does not delay it any more."""
+        self.node = self._node_sampler()
+
     # --- the node -----------------------------------------------------------------------------------------------
 
     def _node_sampler(self) -> Any:
@@ -180,7 +202,7 @@ class Session:
         readings = self.node.sample()
         self._records.append({"type": "node", "readings": readings})
         if self.spool is not None:
-            self.spool.lay_out({"series": readings})
+            self.spool.lay_out({"series": {name: readings[name] for name in PUBLISHED if name in readings}})
 
     def own_failure(self, error: Exception) -> None:
         """Something of tm's own failed while the command ran."""
@@ -191,7 +213,12 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
-        for step in (self._last_look, lambda: self._record_end(end, seconds), self._passport, lambda: self._report(end)):
+        for step in (
+            self._last_look,
+            lambda: self._record_end(end, seconds),
+            self._passport,
+            lambda: self._report(end),
+        ):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first
@@ -219,11 +246,11 @@ class Session:
 
     def _passport(self) -> None:
         from trainmeter_core.passport.build import build
-        from trainmeter_core.passport.markdown import markdown
+        from trainmeter_core.passport.markdown import render
         from trainmeter_core.runlog.read import read_run
 
         self.passport = build(read_run(self.writer.directory))
-        text = markdown(self.passport)
+        text = render(self.passport)
         self.writer.write_passport(self.passport, text)
         self.local.close(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from trainmeter_core.readings import Absent
@@ -74,8 +75,8 @@ def _identity(passport: Json) -> Rows:
     yield "started (UTC)", _text(known["started"])
     yield "git commit", _text(commit) + (dirty if commit else "")
     for tracker in known["trackers"]:
-        where = ", ".join(f"{key} {value}" for key, value in sorted(tracker["where"].items()))
-        yield escape(tracker["tracker"]), escape(where)
+        where = [f"{escape(key)} {_link(value)}" for key, value in sorted(tracker["where"].items())]
+        yield escape(tracker["tracker"]), ", ".join(where)
     ends = passport["ends"]
     yield (
         "end",
@@ -241,6 +242,14 @@ def _plain(value: float) -> str:
 
 def _text(value: str | None) -> str:
     return "n/a" if value is None else escape(value)
+
+
+_PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.\-]+(?::\d+)?(?:/[A-Za-z0-9._~%\-/]*)?")
+
+
+def _link(value: str) -> str:
+    """A tracker's own address as a link, when nothing in it could be anything else; else text."""
+    return f"<{value}>" if _PLAIN_ADDRESS.fullmatch(value) else escape(value)
 
 
 _ESCAPES: dict[int, str] = {ord(sign): "\\" + sign for sign in "\\`*_{}[]#|~$"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.readings import Absent
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from trainmeter_core.run_record import RunRecord
 
 MOST_TAGS = 1000
+MOST = 1 << 63
+LARGEST = 1e300
 MOST_ENTRIES = 256
 
 
@@ -176,6 +177,10 @@ class Application:
             self._failures[key] = failure
 
     def _dropped(self, fields: Mapping[str, Any]) -> None:
+        if "kind" in fields:
+            what = f"a {_text(fields['kind'])} record of {_count(fields['bytes'])} bytes was too long to keep"
+            self._failure({**fields, "site": "side file", "count": 1, "first": what})
+            return
         rank, records = _count(fields["rank"]), _count(fields["records"])
         self.record.rank(rank).dropped_records += records
 
@@ -218,23 +223,27 @@ def _integer(value: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    if not 0 <= _integer(value) < 1 << 80:
+    if type(value) is not int:
+        raise TypeError("not an integer")
+    if not 0 <= value < MOST:
         raise ValueError("not a count")
-    return int(value)
+    return value
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError("not a number")
-    if not math.isfinite(value):  # 1e999 is valid JSON
-        raise ValueError("not finite")
+    if not -LARGEST < value < LARGEST:  # 1e999 and integers of a thousand digits are valid JSON
+        raise ValueError("out of range")
     return value
 
 
 def _seconds(value: Any) -> float:
-    if _number(value) < 0:
-        raise ValueError("negative duration")
-    return float(value)
+    if type(value) is not float:
+        value = float(_number(value))
+    if not 0.0 <= value < LARGEST:
+        raise ValueError("not a duration")
+    return value  # type: ignore[no-any-return]
 
 
 def _positive(value: Any) -> float:

@@ -117,7 +117,12 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("rank", "integer", False, "rank of the process"),
         Field("pid", "integer", False, "process id"),
     ),
-    "dropped": (_RANK, Field("records", "integer", True, "step records lost unread since the last such record")),
+    "dropped": (
+        Field("rank", "integer", False, "global rank of the process that lost step records"),
+        Field("records", "integer", False, "step records lost unread since the last such record"),
+        Field("kind", "string", False, "type of another record that was too long to keep"),
+        Field("bytes", "integer", False, "its length"),
+    ),
     "exit": (
         Field("code", "integer or null", True, "exit code; null for a death by signal"),
         Field("signal", "integer or null", True, "signal that ended the run"),

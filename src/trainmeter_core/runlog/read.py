@@ -84,12 +84,15 @@ def lines(path: Path) -> Iterator[bytes | None]:
             yield None
 
 
-def _parse(data: bytes) -> Any:
-    try:
-        return json.loads(data, parse_constant=_refuse)
-    except RecursionError as error:  # thousands of brackets
-        raise ValueError("nested too deeply") from error
-
-
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return _DECODER.decode(data.decode())
+    except RecursionError as error:  # thousands of brackets
+        raise ValueError("nested too deeply") from error

@@ -7,16 +7,15 @@ all of TensorFlow where that is installed.
 from __future__ import annotations
 
 import json
-import math
 import os
 import shlex
 import socket
 import time
 from typing import Any, Mapping
 
-from . import panels
 from trainmeter_core.version import __version__
 
+from . import panels
 from .events import (
     LAYOUT_PLUGIN,
     LAYOUT_TAG,
@@ -25,7 +24,7 @@ from .events import (
     PASSPORT_TAG,
     TEXT_PLUGIN,
     VERSION_TAG,
-    add_scalar,
+    add_row,
     add_string,
 )
 from .records import framed
@@ -65,9 +64,7 @@ class LocalEvents:
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
         event = self._event(step=step, wall_time=wall_time)
-        for tag, number in row.items():
-            if math.isfinite(number):
-                add_scalar(event, tag, number)
+        add_row(event, row)
         self._append(event)
         self._step = step
         if time.monotonic() - self._flushed >= _FLUSH_EVERY_S:

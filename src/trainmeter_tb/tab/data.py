@@ -58,7 +58,7 @@ def watched_runs(source: Source) -> list[Json]:
 def series_of_runs(source: Source, runs: list[str], *, node: bool) -> dict[str, Json]:
     """Give our series of some runs: by run ``axes`` (steps and times) and ``series`` (tag to axis number and values).
 
-    Series that stand in the same rows share their axis. With `node`, the node's own readings alone; without, all others.
+    Series that stand in the same rows share their axis. With `node` the node's own readings alone, else all others.
     """
     listed = source.provider.list_scalars(
         source.context,
@@ -123,7 +123,7 @@ class Passports:
         self._checked: dict[tuple[str, int, float], Json] = {}
 
     def of_runs(self, source: Source, runs: list[str]) -> dict[str, Json]:
-        """Give by run the passport as ``json`` and ``markdown``, or the ``problem`` with it; runs without one are left out."""
+        """Give by run the passport as ``json`` and ``markdown``, or the ``problem`` with it; a run may have none."""
         tensors = source.provider.read_tensors(
             source.context,
             experiment_id=source.experiment,

@@ -1,5 +1,7 @@
 """The tab's face to TensorBoard: routes, the built frontend, and nothing that it stores."""
 
+# mypy: disallow_untyped_decorators = False
+# werkzeug's decorator comes with tensorboard, which has no types.
 from __future__ import annotations
 
 import os

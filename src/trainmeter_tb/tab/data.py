@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorboard.data.provider import RunTagFilter
@@ -98,10 +99,10 @@ def _columns(tags: Mapping[str, Iterable[Any]]) -> Json:
 
 
 def ladder_of(series: Mapping[str, Json]) -> Json:
-    """Give the newest rungs, and the sentence for each gap between two of them."""
-    values = {rung: _last(series.get("ladder/" + rung)) for rung in LADDER_RUNGS}
+    """Give the rungs, each by its median over the run, and the sentence for each gap between two of them."""
+    values = {rung: _median(series.get("ladder/" + rung)) for rung in LADDER_RUNGS}
     if values["6_mfu"] is None:
-        values["6_mfu"] = _last(series.get("mfu_pct"))
+        values["6_mfu"] = _median(series.get("mfu_pct"))
     missing = Absent("not published")
     ladder = Ladder(*(missing if value is None else value for value in values.values()))
     known = [rung for rung, value in values.items() if value is not None]
@@ -111,9 +112,8 @@ def ladder_of(series: Mapping[str, Json]) -> Json:
     }
 
 
-def _last(column: Json | None) -> float | None:
-    values = column["values"] if column else []
-    return values[-1] if values else None
+def _median(column: Json | None) -> float | None:
+    return median(column["values"]) if column and column["values"] else None
 
 
 class Passports:

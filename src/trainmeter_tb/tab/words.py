@@ -13,7 +13,6 @@ _POINTS = 1.0
 _SHARE = 0.02
 
 _TIME = {
-    "step": "in the steps themselves",
     "data_wait": "waiting for data",
     "checkpoint": "saving checkpoints",
     "eval": "in evaluation",
@@ -22,12 +21,9 @@ _TIME = {
     "other": "on nothing that trainmeter sees",
 }
 
-_RATES = {
-    "tokens_per_s": ("trains", "tokens per second"),
-    "tokens_per_s_per_gpu": ("trains", "tokens per second and GPU"),
-    "samples_per_s": ("trains", "samples per second"),
-    "gpu/power_w": ("draws", "watts per GPU"),
-}
+_MFU = (("mfu_pct", "MFU"), ("ladder/4_ofu", "OFU"), ("ladder/1_gpu_util", "GPU utilization"))
+
+_RATES = (("tokens_per_s", "tokens"), ("samples_per_s", "samples"))
 
 
 class Difference(NamedTuple):
@@ -53,6 +49,7 @@ def _medians(series: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _time(a: Mapping[str, float], b: Mapping[str, float]) -> Iterator[Difference]:
+    """The kinds of time that differ; the steps themselves are what the others leave."""
     for kind, doing in _TIME.items():
         before, after = a.get("time/" + kind), b.get("time/" + kind)
         if before is None or after is None or abs(after - before) < _POINTS:
@@ -65,34 +62,52 @@ def _time(a: Mapping[str, float], b: Mapping[str, float]) -> Iterator[Difference
 
 
 def _mfu(a: Mapping[str, float], b: Mapping[str, float]) -> Iterator[Difference]:
-    for name, label in (("mfu_pct", "MFU"), ("ladder/4_ofu", "OFU"), ("hfu_pct", "HFU")):
+    """The first utilization that both have: the others would say the same again."""
+    for name, label in _MFU:
         before, after = a.get(name), b.get(name)
-        if before is None or after is None or abs(after - before) < _POINTS:
+        if before is None or after is None:
             continue
-        how = "higher" if after > before else "lower"
-        yield Difference(
-            abs(after - before) / 20,
-            f"has an {label} that is {abs(after - before):.1f} points {how} ({after:.1f} % against {before:.1f} %)",
-        )
+        points = abs(after - before)
+        if points >= _POINTS:
+            how = "higher" if after > before else "lower"
+            yield Difference(
+                points / 20, f"has an {label} {points:.1f} points {how} ({after:.1f} % against {before:.1f} %)"
+            )
+        return
 
 
 def _rates(a: Mapping[str, float], b: Mapping[str, float]) -> Iterator[Difference]:
-    for name, (does, what) in _RATES.items():
-        before, after = a.get(name), b.get(name)
-        if before is None or after is None or before <= 0 or after <= 0:
-            continue
-        if name == "tokens_per_s_per_gpu" and _same(a["tokens_per_s"] / before, b["tokens_per_s"] / after):
-            continue  # as many GPUs: the sentence about all of them says it
-        share = after / before - 1
-        if abs(share) < _SHARE:
-            continue
-        change = f"{after / before:.1f} times as many" if share >= 1 else f"{abs(share):.0%} {_more(share)}"
-        yield Difference(abs(share), f"{does} {change} {what} ({after:,.0f} against {before:,.0f})".replace("%", " %"))
+    """Speed in tokens, where there are none in samples; per GPU too where their number differs; and power."""
+    for name, what in _RATES:
+        if name in a and name in b:
+            yield from _rate(a[name], b[name], "trains", what + " per second")
+            break
+    devices = _devices(a), _devices(b)
+    if None not in devices and devices[0] != devices[1]:
+        each = "tokens_per_s_per_gpu"
+        yield from _rate(a[each], b[each], "trains", "tokens per second and GPU")
+    power = "gpu/power_w"
+    if power in a and power in b and a[power] > 0:
+        share = b[power] / a[power] - 1
+        if abs(share) >= _SHARE:
+            how = "more" if share > 0 else "less"
+            yield Difference(
+                abs(share),
+                f"draws {100 * abs(share):.0f} % {how} power per GPU ({b[power]:.0f} W against {a[power]:.0f} W)",
+            )
 
 
-def _more(share: float) -> str:
-    return "more" if share > 0 else "fewer"
+def _rate(before: float, after: float, does: str, what: str) -> Iterator[Difference]:
+    if before <= 0 or after <= 0 or abs(after / before - 1) < _SHARE:
+        return
+    share = after / before - 1
+    if share >= 1:
+        change = f"{after / before:.1f} times as many"
+    else:
+        change = f"{100 * abs(share):.0f} % " + ("more" if share > 0 else "fewer")
+    yield Difference(abs(share), f"{does} {change} {what} ({after:,.0f} against {before:,.0f})")
 
 
-def _same(x: float, y: float) -> bool:
-    return abs(x / y - 1) < _SHARE
+def _devices(medians: Mapping[str, float]) -> int | None:
+    whole, each = medians.get("tokens_per_s"), medians.get("tokens_per_s_per_gpu")
+    return None if not whole or not each else round(whole / each)

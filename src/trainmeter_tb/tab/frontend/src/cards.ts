@@ -3,7 +3,7 @@
 import { absent, el } from "./dom";
 import { duration, figure, inUnit } from "./format";
 import { chip } from "./runs";
-import { last, reason, type Shown, type View } from "./view";
+import { last, mean, reason, type Shown, type View } from "./view";
 
 type Card = { title: string; content: (run: Shown) => (Node | null)[] };
 
@@ -73,10 +73,11 @@ function progress(run: Shown): (Node | null)[] {
   const share = last(run.data, "progress_pct");
   const eta = last(run.data, "eta_s");
   const ends: string | null = run.data.passport?.json?.["ends"]?.how ?? null;
-  const steps = step === null ? null : small(figure(step, "tokens", "step"), " optimizer steps", ends ? ` · ${ends}` : "");
   if (share === null) return [step === null ? absent("no step was published") : el("div", { class: "big" }, "step ", figure(step, "tokens", "step")), small(ends ?? "no budget was given, so there is no end to foresee")];
+  const left = ends ?? (eta === null ? null : `${duration(eta)} to go`);
   const bar = el("div", { class: "meter", role: "img", "aria-label": `${share.toFixed(1)} % done` }, el("i", { style: `width:${Math.min(100, share)}%` }));
-  return [big(share, "percent", "progress_pct"), bar, steps, eta === null ? null : small(`${duration(eta)} to go`)];
+  const steps = step === null ? [] : [figure(step, "tokens", "step"), " steps", left ? " · " : ""];
+  return [big(share, "percent", "progress_pct"), bar, small(...steps, left)];
 }
 
 function stepTime(run: Shown): (Node | null)[] {
@@ -95,11 +96,12 @@ const LOSSES: Record<string, string> = {
   other: "outside what trainmeter sees",
 };
 
+/** The kind of time, besides the steps themselves, that took most of the whole run. */
 function loss(run: Shown): (Node | null)[] {
   const found = Object.keys(LOSSES)
-    .map((kind) => ({ kind, value: last(run.data, `time/${kind}`) }))
+    .map((kind) => ({ kind, value: mean(run.data, `time/${kind}`) }))
     .filter((each): each is { kind: string; value: number } => each.value !== null)
     .sort((a, b) => b.value - a.value)[0];
   if (!found) return [absent("no time shares were published")];
-  return [big(found.value, "percent", `time/${found.kind}`), small(LOSSES[found.kind]!)];
+  return [big(found.value, "percent", `mean time/${found.kind}`), small(`${LOSSES[found.kind]!}, over the run`)];
 }

@@ -30,7 +30,7 @@ const CURSOR = uPlot.sync("trainmeter");
 export class Chart {
   readonly root: HTMLElement;
   private readonly body = el("div", { class: "plot" });
-  private readonly legend = el("ul", { class: "legend", "aria-live": "polite" });
+  private readonly legend = el("ul", { class: "legend" });
   private plot: uPlot | null = null;
   private series: Series[] = [];
   private shape = "";
@@ -43,6 +43,9 @@ export class Chart {
     const heading = el("h3", {}, options.title, unit ? el("span", { class: "unit" }, unit) : null);
     this.root = el("figure", { class: "chart", tabindex: 0, role: "group", "aria-label": `Chart: ${options.title}. Arrow keys move along it.` });
     this.root.append(heading, this.body, this.legend);
+    // One cursor moves all charts; only the one in use is read out.
+    this.root.addEventListener("focus", () => this.legend.setAttribute("aria-live", "polite"));
+    this.root.addEventListener("blur", () => this.legend.removeAttribute("aria-live"));
     this.root.addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
     new ResizeObserver(() => this.resize()).observe(this.body);
   }
@@ -89,6 +92,7 @@ export class Chart {
     return {
       width,
       height,
+      padding: [6, 10, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: CURSOR.key, setSeries: false }, focus: { prox: 24 }, drag: { x: true, y: false }, points: { size: 5 } },
       scales: { x: { time: false }, y: { range: (_plot, low, high) => this.range(low, high) } },
@@ -129,7 +133,8 @@ export class Chart {
     const joined = this.plot?.data[0];
     const at = index === null || !joined ? null : (joined[index] as number);
     const place = at === null ? "" : `${this.options.xLabel} ${si(at, 6)}`;
-    const items = this.series.map((each) => {
+    // The legend of a stack reads from the bottom up.
+    const items = (this.options.stacked ? [...this.series].reverse() : this.series).map((each) => {
       const value = valueAt(each.line, at);
       const shown = value === null ? "–" : inUnit(value, this.options.unit);
       return el("li", { class: each.bold ? "bold" : "" }, el("i", { class: "swatch", style: `background:${each.colour}` }), el("span", { class: "label" }, each.label), el("b", { "data-value": value ?? "" }, shown));

@@ -28,6 +28,9 @@ export function duration(seconds: number): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** "1.2 M" and "J" are 1.2 MJ. */
+const joined = (number: string, unit: string): string => (/[A-Z]$|k$/i.test(number) ? number + unit : `${number} ${unit}`);
+
 /** A number in a unit of the series or the passport. */
 export function inUnit(value: number, unit: string): string {
   switch (unit) {
@@ -36,11 +39,11 @@ export function inUnit(value: number, unit: string): string {
     case "seconds":
       return duration(value);
     case "FLOPs":
-      return `${si(value)}FLOPs`.replace(/(\d)FLOPs/, "$1 FLOPs");
+      return joined(si(value), "FLOPs");
     case "FLOPs/token":
-      return `${si(value)}FLOPs per token`.replace(/(\d)FLOPs/, "$1 FLOPs");
+      return joined(si(value), "FLOPs per token");
     case "bytes":
-      return Math.abs(value) < 1000 ? `${value} bytes` : `${si(value)}B`;
+      return Math.abs(value) < 1000 ? `${value} bytes` : joined(si(value), "B");
     case "tokens":
     case "samples":
       return Math.abs(value) < 1e6 ? plain(value) : si(value);
@@ -48,6 +51,13 @@ export function inUnit(value: number, unit: string): string {
     case "as sampled":
     case "as logged":
       return Math.abs(value) >= 1e6 ? si(value) : plain(value);
+    case "count":
+      return plain(value);
+    case "J":
+    case "B/s":
+      return joined(si(value), unit);
+    case "parameters":
+      return Math.abs(value) < 1e6 ? plain(value) : si(value);
     default:
       return `${Math.abs(value) >= 1e6 ? si(value) : plain(value)} ${unit}`;
   }

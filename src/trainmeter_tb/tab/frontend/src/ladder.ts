@@ -2,7 +2,6 @@
 
 import { absent, el } from "./dom";
 import { figure } from "./format";
-import { chip } from "./runs";
 import { reason, type Shown } from "./view";
 
 export const RUNG_NAMES: Record<string, string> = {
@@ -24,17 +23,16 @@ export const RUNG_COLOURS: Record<string, string> = {
   "6_mfu": "#d55e00",
 };
 
-export function ladderBars(run: Shown, many: boolean): HTMLElement {
+export function ladderBars(run: Shown): HTMLElement {
   const { rungs, gaps } = run.data.ladder;
-  const head = many ? chip(run) : null;
-  if (!rungs.length) return el("div", { class: "panel" }, head, absent(reason(run.data, "efficiency.ladder.1_gpu_util", "efficiency.mfu_pct")));
+  if (!rungs.length) return el("div", {}, absent(reason(run.data, "efficiency.ladder.1_gpu_util", "efficiency.mfu_pct")));
   const list = el("ol", { class: "ladder" });
   for (const { rung, value, meaning } of rungs) {
     const gap = gaps.find((each) => each.lower === rung);
     const points = gap && Math.abs(gap.points) >= 0.05 ? `${gap.points > 0 ? "−" : "+"}${Math.abs(gap.points).toFixed(1)}` : "";
     if (gap) list.append(el("li", { class: "gap" }, el("b", {}, points), el("span", {}, gap.sentence)));
     const bar = el("i", { style: `width:${Math.max(0, Math.min(100, value))}%;background:${RUNG_COLOURS[rung]}` });
-    list.append(el("li", { class: "rung", title: meaning }, el("span", { class: "name" }, RUNG_NAMES[rung] ?? rung), el("span", { class: "bar" }, bar), figure(value, "percent", `ladder/${rung}`)));
+    list.append(el("li", { class: "rung", title: meaning }, el("span", { class: "name" }, RUNG_NAMES[rung] ?? rung), el("span", { class: "bar" }, bar), figure(value, "percent", `median ladder/${rung}`)));
   }
-  return el("div", { class: "panel" }, head, list);
+  return el("div", {}, list);
 }

@@ -106,6 +106,7 @@ class Tab {
   }
 
   private draw(): void {
+    this.list.update(this.runs, this.kept.selected);
     if (!this.runs.length) {
       this.page.say("No run here was written under tm yet. Start one with ", el("code", {}, "tm train.py"), "; it appears here by itself.");
       return;

@@ -4,15 +4,15 @@ import type { Columns } from "./api";
 import { cards } from "./cards";
 import { Chart, type ChartOptions, type Series } from "./chart";
 import { comparison } from "./compare";
-import { CONVENTION_COLOURS, conventionBars, headline } from "./conventions";
+import { conventionBars, headline, scaleOf } from "./conventions";
 import { absent, el, section } from "./dom";
 import { RUNG_COLOURS, RUNG_NAMES, ladderBars } from "./ladder";
-import { passport } from "./passport";
+import { passports } from "./passport";
 import { roofline } from "./roofline";
 import { chip } from "./runs";
 import { KINDS, timeBar } from "./shares";
 import { strips } from "./strips";
-import { AXIS_LABEL, family, line, type Shown, type View } from "./view";
+import { AXIS_LABEL, colourOf, family, line, type Shown, type View } from "./view";
 
 const OVERVIEW: { series: string; options: Omit<ChartOptions, "xLabel"> }[] = [
   { series: "mfu_pct", options: { title: "MFU", unit: "percent", from0: true } },
@@ -22,6 +22,8 @@ const OVERVIEW: { series: string; options: Omit<ChartOptions, "xLabel"> }[] = [
   { series: "flops", options: { title: "FLOPs spent", unit: "FLOPs", from0: true } },
   { series: "tokens", options: { title: "Tokens", unit: "tokens", from0: true } },
 ];
+
+type Kind = "ladder" | "mfu" | "time";
 
 export class Page {
   readonly root = el("main", { id: "main" });
@@ -48,25 +50,30 @@ export class Page {
   update(view: View): void {
     this.used = new Set();
     const many = view.runs.length > 1;
-    const each = (make: (run: Shown, many: boolean) => HTMLElement): HTMLElement => el("div", { class: "panels" }, ...view.runs.map((run) => make(run, many)));
+    const focused = document.activeElement;
+    const each = (make: (run: Shown) => HTMLElement, kind: Kind): HTMLElement =>
+      el("div", { class: "panels" }, ...view.runs.map((run) => el("div", { class: "panel" }, many ? chip(run) : null, el("div", { class: "split" }, make(run), this.perRun(kind, run, view)))));
+    const scale = scaleOf(view.runs);
     this.put("headline", "Now", "newest values", cards(view));
     const differences = comparison(view);
     this.put("differences", "Compared with A", "medians over each run", differences);
     this.put("overview", "Over time", `by ${AXIS_LABEL[view.x]}; drag to zoom, double-click to see all`, el("div", { class: "charts" }, ...this.overview(view)));
-    this.put("ladder", "Utilization ladder", "percent; what is lost between two rungs, and where to look", each(ladderBars), el("div", { class: "panels" }, ...view.runs.map((run) => this.perRun("ladder", run, view, many))));
-    this.put("conventions", "MFU under every convention", "the same run, counted in other ways", each(conventionBars), el("div", { class: "panels" }, ...view.runs.map((run) => this.perRun("mfu", run, view, many))));
-    this.put("time", "Where the time goes", "percent of wall time", each(timeBar), el("div", { class: "panels" }, ...view.runs.map((run) => this.perRun("time", run, view, many))));
+    this.put("ladder", "Utilization ladder", "medians over the run; what is lost between two rungs, and where to look", each(ladderBars, "ladder"));
+    this.put("conventions", "MFU under every convention", `medians over the run, counted in other ways; bars end at ${scale} %`, each((run) => conventionBars(run, scale), "mfu"));
+    this.put("time", "Where the time goes", "share of wall time; the bar is the whole run", each(timeBar, "time"));
     const roof = roofline(view);
     const gpu = strips(view.runs, (run) => run.data, "gpu/", view.x);
     this.put("roofline", "Roofline", "each run's newest point; faint ones are earlier", roof ?? absent("no run shown has an arithmetic intensity, which needs the GPU's memory counters, and a peak"));
-    this.put("gpu", "GPU", "newest value and course", gpu ?? absent("no GPU counters were published"));
+    this.put("gpu", "GPU", "newest value and its course", gpu ?? absent("no GPU counters were published"));
     this.putNode(view);
-    this.putPassports(view, many);
+    this.putPassports(view);
     for (const [key, chart] of this.charts) {
       if (this.used.has(key)) continue;
       chart.destroy();
       this.charts.delete(key);
     }
+    // A chart that is in use keeps the keyboard, though its section was made anew.
+    if (focused instanceof HTMLElement && focused.isConnected) focused.focus({ preventScroll: true });
   }
 
   private clear(): void {
@@ -113,11 +120,10 @@ export class Page {
     }).filter((chart): chart is HTMLElement => chart !== null);
   }
 
-  private perRun(kind: "ladder" | "mfu" | "time", run: Shown, view: View, many: boolean): HTMLElement {
+  private perRun(kind: Kind, run: Shown, view: View): HTMLElement | null {
     const series = SERIES_OF[kind](run, view);
-    if (!series.length) return el("div", { class: "panel" });
     const options = { ...OPTIONS_OF[kind], xLabel: AXIS_LABEL[view.x], height: 200 };
-    return el("div", { class: "panel" }, many ? chip(run) : null, this.chart(`${kind} ${run.name}`, options, series));
+    return series.length ? this.chart(`${kind} ${run.name}`, options, series) : null;
   }
 
   private putNode(view: View): void {
@@ -133,24 +139,24 @@ export class Page {
   }
 
   // Tables in which a user reads, selects and clicks are left alone until they change.
-  private putPassports(view: View, many: boolean): void {
+  private putPassports(view: View): void {
     const now = JSON.stringify(view.runs.map((run) => [run.name, run.colour, run.data.passport]));
     if (now === this.passports && this.parts.has("passport")) return;
     this.passports = now;
-    this.put("passport", "Passport", "what the run was, spent and reached; every number with its source", el("div", { class: "panels" }, ...view.runs.map((run) => passport(run, many))));
+    this.put("passport", "Passport", "what the run was, spent and reached; every number with its source", passports(view.runs));
   }
 }
 
-const OPTIONS_OF: Record<"ladder" | "mfu" | "time", Omit<ChartOptions, "xLabel">> = {
+const OPTIONS_OF: Record<Kind, Omit<ChartOptions, "xLabel">> = {
   ladder: { title: "Rungs over time", unit: "percent", from0: true, to100: true },
   mfu: { title: "Conventions over time", unit: "percent", from0: true },
   time: { title: "Shares over time", unit: "percent", stacked: true },
 };
 
-const SERIES_OF: Record<"ladder" | "mfu" | "time", (run: Shown, view: View) => Series[]> = {
+const SERIES_OF: Record<Kind, (run: Shown, view: View) => Series[]> = {
   ladder: (run, view) => found(run, view, Object.keys(RUNG_NAMES).map((rung) => ({ name: `ladder/${rung}`, label: RUNG_NAMES[rung]!, colour: RUNG_COLOURS[rung]! }))),
   mfu: (run, view) =>
-    found(run, view, family(run.data, "mfu/").map((name, at) => ({ name: `mfu/${name}`, label: name, colour: CONVENTION_COLOURS[at % CONVENTION_COLOURS.length]!, bold: name === headline(run) }))),
+    found(run, view, family(run.data, "mfu/").map((name, at) => ({ name: `mfu/${name}`, label: name, colour: colourOf(at), bold: name === headline(run) }))),
   time: (run, view) => found(run, view, [...KINDS].reverse().map(({ kind, label, colour }) => ({ name: `time/${kind}`, label, colour }))),
 };
 

@@ -28,58 +28,88 @@ const PARTS: [string, string][] = [
 const LEFT_OUT = new Set(["model.description", "data.batches", "steady", "compute.steady_flops"]);
 const MOST_ROWS = 60;
 
-export function passport(run: Shown, many: boolean): HTMLElement {
+/** One table per part, with a column for each run; what differs between them stands out. */
+export function passports(runs: Shown[]): HTMLElement {
+  const sheets = runs.map((run) => new Map(sheet(run).map((row) => [row.key, row])));
+  const heads = runs.map((run) => el("div", { class: "panel" }, runs.length > 1 ? chip(run) : null, buttons(run)));
+  const tables = PARTS.map(([part, title]) => table(title, part, sheets)).filter((made) => made !== null);
+  return el("div", { class: "passport" }, el("div", { class: "panels" }, ...heads), el("div", { class: runs.length > 1 ? "tables wide" : "tables" }, ...tables));
+}
+
+interface Row {
+  key: string;
+  label: string;
+  text: string;
+  shown: () => Node | string;
+}
+
+function sheet(run: Shown): Row[] {
+  const json = run.data.passport?.json;
+  if (!json) return [];
+  const reasons = new Map<string, string>((json["gaps"] ?? []).map((gap: Json) => [String(gap.field), String(gap.reason)]));
+  return PARTS.flatMap(([part]) => (json[part] === undefined ? [] : rows(json[part], part, reasons)));
+}
+
+function table(title: string, part: string, sheets: Map<string, Row>[]): HTMLElement | null {
+  const keys = [...new Set(sheets.flatMap((sheet) => [...sheet.keys()]))].filter((key) => key === part || key.startsWith(`${part}.`));
+  if (!keys.length) return null;
+  const lines = keys.slice(0, MOST_ROWS).map((key) => {
+    const cells = sheets.map((sheet) => sheet.get(key));
+    const differ = new Set(cells.map((cell) => cell?.text)).size > 1;
+    const label = cells.find((cell) => cell)!.label;
+    return el("tr", { class: differ ? "differ" : "" }, el("th", { scope: "row" }, label), ...cells.map((cell) => el("td", {}, cell ? cell.shown() : "–")));
+  });
+  if (keys.length > MOST_ROWS) lines.push(el("tr", {}, el("td", { colspan: sheets.length + 1, class: "small" }, `${keys.length - MOST_ROWS} more in the download`)));
+  return el("table", {}, el("caption", {}, title), el("tbody", {}, ...lines));
+}
+
+function buttons(run: Shown): HTMLElement {
   const found = run.data.passport;
-  const head = many ? chip(run) : null;
-  if (!found) return el("div", { class: "panel" }, head, absent("no passport was written yet"));
-  if (!found.json) return el("div", { class: "panel" }, head, absent(found.problem ?? "the passport cannot be read"));
-  const json = found.json;
+  if (!found) return absent("no passport was written yet");
+  if (!found.json) return absent(found.problem ?? "the passport cannot be read");
   const name = `passport-${run.name.replace(/[^\w.-]+/g, "_")}`;
   const copied = el("span", { class: "small", role: "status" });
-  const buttons = el(
+  return el(
     "div",
     { class: "buttons" },
     el("button", { type: "button", click: () => void copy(found.markdown ?? "", copied) }, "Copy as Markdown"),
     el("button", { type: "button", click: () => download(`${name}.md`, found.markdown ?? "", "text/markdown") }, "Download Markdown"),
-    el("button", { type: "button", click: () => download(`${name}.json`, `${JSON.stringify(json, null, 1)}\n`, "application/json") }, "Download JSON"),
+    el("button", { type: "button", click: () => download(`${name}.json`, `${JSON.stringify(found.json, null, 1)}\n`, "application/json") }, "Download JSON"),
     copied,
   );
-  const reasons = new Map<string, string>((json["gaps"] ?? []).map((gap: Json) => [String(gap.field), String(gap.reason)]));
-  const tables = PARTS.filter(([part]) => json[part] !== undefined).map(([part, title]) => table(title, rows(json[part], part, reasons)));
-  return el("div", { class: "panel passport" }, head, buttons, el("div", { class: "tables" }, ...tables));
 }
 
-type Row = [string, Node | string];
-
-function table(title: string, found: Row[]): HTMLElement | null {
-  if (!found.length) return null;
-  const shown = found.slice(0, MOST_ROWS);
-  const more = found.length - shown.length;
-  const lines = shown.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)));
-  if (more) lines.push(el("tr", {}, el("td", { colspan: 2, class: "small" }, `${more} more in the download`)));
-  return el("table", {}, el("caption", {}, title), el("tbody", {}, ...lines));
-}
-
-function rows(value: Json, path: string, reasons: Map<string, string>, label = ""): Row[] {
-  if (LEFT_OUT.has(path)) return [];
-  if (value === null) return [[label, absent(reasons.get(path) ?? "not known")]];
-  if (Array.isArray(value)) {
-    if (value.every((item) => typeof item !== "object")) return value.length ? [[label, value.join(" ")]] : [];
-    return value.flatMap((item, at) => rows(item, path, reasons, value.length > 1 ? `${label} ${at + 1}` : label));
+function rows(value: Json, key: string, reasons: Map<string, string>, label = ""): Row[] {
+  if (LEFT_OUT.has(key)) return [];
+  if (value === null) {
+    const told = reasons.get(key) ?? "not known";
+    return [{ key, label, text: told, shown: () => absent(told) }];
   }
-  if (typeof value !== "object") return [[label, typeof value === "boolean" ? (value ? "yes" : "no") : String(value)]];
-  if ("unit" in value && "value" in value) return [[label, number(value)]];
-  return Object.entries(value).flatMap(([name, inner]) => rows(inner, `${path}.${name}`, reasons, `${label} ${words(name)}`.trim()));
+  if (Array.isArray(value)) {
+    if (value.some((item) => typeof item === "object")) return value.flatMap((item, at) => rows(item, `${key}.${at}`, reasons, value.length > 1 ? `${label} ${at + 1}` : label));
+    return value.length ? [plainRow(key, label, value.join(" "))] : [];
+  }
+  if (typeof value !== "object") return [plainRow(key, label, typeof value === "boolean" ? (value ? "yes" : "no") : String(value))];
+  if ("unit" in value && "value" in value) return [{ key, label, text: `${value.value} ${value.unit} ${value.source}`, shown: () => number(value) }];
+  return Object.entries(value).flatMap(([name, inner]) => rows(inner, `${key}.${name}`, reasons, label ? `${label} · ${words(name)}` : words(name)));
 }
+
+const plainRow = (key: string, label: string, text: string): Row => ({ key, label, text, shown: () => text });
 
 function number(value: Json): HTMLElement {
-  const unit = String(value.unit);
-  const shown = figure(Number(value.value), unit === "tokens/s" || unit === "samples/s" ? unit : unit);
-  const source = value.source === "user" || value.source === "assumed" ? el("span", { class: "source" }, value.source === "user" ? "given by the user" : "assumed") : null;
-  return el("span", { title: `${value.value} ${unit}, ${value.source}` }, shown, source ? " " : null, source);
+  const source = value.source === "user" ? "given by the user" : value.source === "assumed" ? "assumed" : null;
+  return el("span", { title: `${value.value} ${value.unit}, ${value.source}` }, figure(Number(value.value), String(value.unit)), source && " ", source && el("span", { class: "source" }, source));
 }
 
-const words = (name: string): string => name.replace(/_pct$/, "").replace(/_s$/, "").replace(/_/g, " ");
+function words(name: string): string {
+  return name
+    .replace(/_per_s(?![a-z])/, " per second")
+    .replace(/_(pct|s|bytes|kwh|w|j|c|mhz)$/, "")
+    .replace(/_/g, " ")
+    .replace(/\btflops\b/, "TFLOP/s")
+    .replace(/\bflops\b/, "FLOPs")
+    .replace(/\b(mfu|hfu|ofu|gpus?|cpu|cuda)\b/g, (word) => word.toUpperCase().replace(/S$/, "s"));
+}
 
 async function copy(text: string, told: HTMLElement): Promise<void> {
   try {

@@ -18,7 +18,7 @@ interface Mark {
   faint?: boolean;
 }
 
-const WIDTH = 620;
+const WIDTH = 640;
 const HEIGHT = 300;
 const LEFT = 52;
 const RIGHT = 16;
@@ -44,7 +44,7 @@ export function roofline(view: View): HTMLElement | null {
     drawn.add(key);
   }
   picture.append(...marks.map((mark) => dot(mark, x, y)));
-  return el("figure", { class: "chart wide" }, picture, key(view, marks));
+  return el("figure", { class: "chart roof-and-key" }, picture, key(view, marks));
 }
 
 function roofOf(run: Shown): Roof | null {
@@ -80,21 +80,22 @@ function scale(low: number, high: number, from: number, to: number): Scale {
   return { low, high, at: (value) => from + (Math.log(value / low) / span) * (to - from) };
 }
 
-function decades(range: Scale): number[] {
+/** 1, 2 and 5 of each decade. */
+function ticks(range: Scale): number[] {
   const found: number[] = [];
-  for (let power = Math.ceil(Math.log10(range.low)); 10 ** power <= range.high; power++) found.push(10 ** power);
-  return found;
+  for (let power = Math.floor(Math.log10(range.low)); 10 ** power <= range.high; power++) found.push(10 ** power, 2 * 10 ** power, 5 * 10 ** power);
+  return found.filter((value) => value >= range.low && value <= range.high);
 }
 
 function grid(x: Scale, y: Scale): SVGElement[] {
   const bottom = HEIGHT - BOTTOM;
   const right = WIDTH - RIGHT;
   return [
-    ...decades(x).flatMap((value) => [
+    ...ticks(x).flatMap((value) => [
       svg("line", { class: "grid", x1: x.at(value), x2: x.at(value), y1: TOP, y2: bottom }),
       svg("text", { x: x.at(value), y: bottom + 14, "text-anchor": "middle" }, si(value, 2)),
     ]),
-    ...decades(y).flatMap((value) => [
+    ...ticks(y).flatMap((value) => [
       svg("line", { class: "grid", x1: LEFT, x2: right, y1: y.at(value), y2: y.at(value) }),
       svg("text", { x: LEFT - 6, y: y.at(value) + 4, "text-anchor": "end" }, si(value, 2)),
     ]),

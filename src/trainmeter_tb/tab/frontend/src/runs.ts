@@ -2,7 +2,7 @@
 
 import type { Listed } from "./api";
 import { el } from "./dom";
-import { RUN_COLOURS, letter, type Shown } from "./view";
+import { colourOf, letter, type Shown } from "./view";
 
 export const MOST_SHOWN = 12;
 
@@ -16,6 +16,7 @@ export class RunList {
   private readonly list = el("ul", { class: "runs" });
   private readonly note = el("p", { class: "small", role: "status" });
   private runs: Listed[] = [];
+  private drawn = "";
   private selected: string[] = [];
   private readonly changed: (selected: string[]) => void;
 
@@ -25,10 +26,11 @@ export class RunList {
   }
 
   update(runs: Listed[], selected: string[]): void {
-    const before = JSON.stringify([this.runs.map((run) => run.name), this.selected]);
     this.runs = runs;
     this.selected = selected;
-    if (JSON.stringify([runs.map((run) => run.name), selected]) !== before || !this.list.childElementCount) this.draw();
+    const now = JSON.stringify([runs.map((run) => run.name), selected, colourOf(0)]);
+    if (now !== this.drawn) this.draw();
+    this.drawn = now;
   }
 
   private draw(): void {
@@ -43,7 +45,7 @@ export class RunList {
   private entry(name: string): HTMLElement {
     const at = this.selected.indexOf(name);
     const box = el("input", { type: "checkbox", value: name, checked: at >= 0, disabled: at < 0 && this.selected.length >= MOST_SHOWN, change: () => this.toggle(name) });
-    const mark = el("i", { class: "mark", style: at >= 0 ? `background:${RUN_COLOURS[at % RUN_COLOURS.length]}` : "" }, at >= 0 ? letter(at) : "");
+    const mark = el("i", { class: "mark", style: at >= 0 ? `background:${colourOf(at)}` : "" }, at >= 0 ? letter(at) : "");
     return el("li", {}, el("label", { title: name }, box, mark, el("span", {}, name)));
   }
 

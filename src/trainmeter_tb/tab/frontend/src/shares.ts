@@ -2,8 +2,7 @@
 
 import { absent, el } from "./dom";
 import { figure } from "./format";
-import { chip } from "./runs";
-import { column, type Shown } from "./view";
+import { mean, type Shown } from "./view";
 
 export const KINDS: { kind: string; label: string; colour: string }[] = [
   { kind: "step", label: "step", colour: "#4c78a8" },
@@ -16,17 +15,11 @@ export const KINDS: { kind: string; label: string; colour: string }[] = [
 ];
 
 /** The share of each kind over all rows; every row's parts add up to 100, so do these. */
-export function timeBar(run: Shown, many: boolean): HTMLElement {
-  const parts = KINDS.map((each) => ({ ...each, share: mean(run, `time/${each.kind}`) })).filter((part) => part.share !== null);
-  const head = many ? chip(run) : null;
-  if (!parts.length) return el("div", { class: "panel" }, head, absent("no time shares were published"));
+export function timeBar(run: Shown): HTMLElement {
+  const parts = KINDS.map((each) => ({ ...each, share: mean(run.data, `time/${each.kind}`) })).filter((part) => part.share !== null);
+  if (!parts.length) return el("div", {}, absent("no time shares were published"));
   const bar = el("div", { class: "shares", role: "img", "aria-label": parts.map((part) => `${part.label} ${part.share!.toFixed(1)} %`).join(", ") });
   for (const part of parts) bar.append(el("i", { style: `width:${part.share}%;background:${part.colour}`, title: `${part.label} ${part.share!.toFixed(1)} %` }));
   const legend = el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("i", { class: "swatch", style: `background:${part.colour}` }), el("span", { class: "label" }, part.label), figure(part.share!, "percent", `mean time/${part.kind}`))));
-  return el("div", { class: "panel" }, head, bar, legend);
-}
-
-function mean(run: Shown, name: string): number | null {
-  const values = column(run.data, name)?.values;
-  return values ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+  return el("div", {}, bar, legend);
 }

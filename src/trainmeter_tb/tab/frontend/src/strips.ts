@@ -10,7 +10,7 @@ const HEIGHT = 28;
 const MOST_POINTS = 160;
 
 const UNITS: [RegExp, string][] = [
-  [/_bytes_per_s$/, "bytes"],
+  [/_bytes_per_s$/, "B/s"],
   [/_bytes$/, "bytes"],
   [/_pct$|active$|occupancy$|throttle$|^cpu\/|util$/, "percent"],
   [/_w$/, "W"],
@@ -20,6 +20,17 @@ const UNITS: [RegExp, string][] = [
   [/_tflops$/, "TFLOP/s"],
   [/_s$/, "seconds"],
 ];
+
+const LABELS: Record<string, string> = {
+  dram_active: "memory active",
+  mem_used_bytes: "memory used",
+  observed_tflops: "FLOP rate",
+  sm_clock_mhz: "SM clock",
+  sm_occupancy: "SM occupancy",
+  fp32_active: "FP32 active",
+  temp_c: "temperature",
+  throttle: "clock held back",
+};
 
 export function unitOf(name: string): string {
   return UNITS.find(([pattern]) => pattern.test(name))?.[1] ?? "";
@@ -51,7 +62,8 @@ function strip(runs: Shown[], of: (run: Shown) => Columns, name: string, prefix:
     if (runs.length > 1) shown.setAttribute("style", `color:${run.colour}`);
     values.append(shown);
   }
-  const label = name.slice(prefix.length).replace(/_(bytes|pct|w|j|mhz|c|s)$/, "").replace(/_/g, " ");
+  const bare = name.slice(prefix.length);
+  const label = LABELS[bare] ?? bare.replace(/_bytes_per_s$/, "").replace(/_(bytes|pct|w|j|mhz|c|s)$/, "").replace(/_/g, " ");
   return el("div", { class: "strip", title: name }, el("span", { class: "name" }, label), values, picture);
 }
 

@@ -22,8 +22,16 @@ export interface Line {
   y: number[];
 }
 
-// Wong's palette, which the colour-blind can tell apart; each reads on white and on near-black.
-export const RUN_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a08000", "#56b4e9", "#7b5ea7", "#8c564b", "#e69f00", "#4d7f17", "#b2182b", "#607d8b"];
+// After Wong's palette, which the colour-blind can tell apart: darker on white, lighter on near-black.
+const COLOURS = {
+  light: ["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#2f8fc7", "#7b5ea7", "#8c564b", "#b97800", "#4d7f17", "#b2182b", "#546e7a"],
+  dark: ["#4aa8e0", "#f0863a", "#35c79b", "#e19ac4", "#d0b13c", "#8ccdf0", "#b39ddb", "#c79a8d", "#f0b84a", "#9ccc65", "#ef7d7d", "#a5b8c2"],
+};
+
+export function colourOf(index: number): string {
+  const palette = document.documentElement.dataset["theme"] === "dark" ? COLOURS.dark : COLOURS.light;
+  return palette[index % palette.length]!;
+}
 
 export const letter = (index: number): string => String.fromCharCode(65 + index);
 
@@ -33,7 +41,7 @@ export function view(selected: string[], data: Data, x: XAxis): View {
     .map((name, index) => ({
       name,
       letter: letter(index),
-      colour: RUN_COLOURS[index % RUN_COLOURS.length]!,
+      colour: colourOf(index),
       data: data.runs[name]!,
     }));
   return { runs, data, x };
@@ -47,6 +55,18 @@ export function column(data: Columns, name: string): Column | null {
 export function last(data: Columns, name: string): number | null {
   const found = column(data, name);
   return found ? found.values[found.values.length - 1]! : null;
+}
+
+export function mean(data: Columns, name: string): number | null {
+  const values = column(data, name)?.values;
+  return values ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+}
+
+export function median(data: Columns, name: string): number | null {
+  const values = [...(column(data, name)?.values ?? [])].sort((a, b) => a - b);
+  if (!values.length) return null;
+  const middle = values.length >> 1;
+  return values.length % 2 ? values[middle]! : (values[middle - 1]! + values[middle]!) / 2;
 }
 
 /** Names of series in a family ("mfu/"), with the family's name taken off. */

@@ -23,7 +23,7 @@ class Window(NamedTuple):
     rate_batches: Mapping[Shape, int]
     """Micro-batches by shape over the same steps."""
     seconds: Mapping[str, float]
-    """Wall seconds by kind over the whole window."""
+    """Wall seconds by kind over the whole window; a kind that cannot be observed is left out."""
 
 
 class Totals(NamedTuple):
@@ -84,6 +84,10 @@ class Meter:
         if isinstance(self.shape, Absent):
             return self.shape
         sequences, length, target = batch
+        if not sequences:
+            return 0
+        if not length:
+            return Absent("the batch has no sequence length; the FLOPs of an image or a row of features are not counted")
         return training_flops(convention, self.shape, Batch(sequences, length, target))
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
@@ -151,11 +155,11 @@ class Meter:
 
 
 def time_shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Give percent by kind; the parts add up to 100. Empty when no time has passed."""
+    """Give percent by kind that was observed; the parts add up to 100. Empty when no time has passed."""
     whole = sum(seconds.values())
     if whole <= 0:
         return {}
-    return {"time/" + kind: 100.0 * seconds.get(kind, 0.0) / whole for kind in TIME_KINDS}
+    return {"time/" + kind: 100.0 * seconds[kind] / whole for kind in TIME_KINDS if kind in seconds}
 
 
 def _scaled(count: int, scale: tuple[int, int]) -> int:

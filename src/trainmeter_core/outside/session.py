@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import platform
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,13 @@ from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
 
 from .drain import Drain, RingReader
-from .environment import agent_environment
+from .environment import adapters_environment, agent_environment
 from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
+from .metrics import MetricsServer
+from .program import program_of
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
+_ROW_EVERY_S = 1.0
 
 # What of the node goes to the tracker; all of it is in the run log.
 PUBLISHED = (
@@ -86,8 +89,9 @@ class Session:
             about["peak_source"] = "user"
         if any(name.startswith("budget") for name in about):
             about["budget_source"] = "user"
+        program = program_of(options.kind, options.target, argv)
         self.writer = RunWriter.create(
-            options.target, argv, started=self.started, **about, **git_state(os.path.dirname(options.target) or ".")
+            program.name, argv, started=self.started, **about, **git_state(program.directory)
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
@@ -104,6 +108,10 @@ class Session:
             self.spool = Spool(self.writer.run_id)
         except OSError as error:
             self.failures.append(("spool", 1, str(error)))
+        self._readings: dict[str, float] = {}
+        self._unwritten: list[tuple[dict[str, float], float]] = []
+        self._next_row = 0.0
+        self.metrics = self._metrics_server()
         self.drain = Drain(self.spool.path, self._emit) if self.spool is not None else None
         if self.drain is not None:
             self.drain.on_steps = self._stepped
@@ -112,8 +120,11 @@ class Session:
         """The command's environment; without a spool there is nothing for an agent to write to."""
         if self.spool is None:
             return base
+        url = self.metrics.own_series_url if self.metrics is not None else ""
+        added, failed = adapters_environment(base, self.plugins, url)
+        self.failures += [(f"plugin {name}", 1, why) for name, why in failed]
         return agent_environment(
-            base,
+            {**base, **added},
             run_id=self.writer.run_id,
             run_dir=str(self.writer.directory),
             spool=self.spool.path,
@@ -132,16 +143,35 @@ class Session:
         if now >= self._next_node:
             self._next_node = now + _NODE_EVERY_S
             self._sample_node()
+        if now >= self._next_row:
+            self._next_row = now + _ROW_EVERY_S
+            self._take_row()
         self._flush()
-        if self._first_step_at is not None and not self._trackers and now - self._first_step_at > _TRACKER_GRACE_S:
-            row = self.live.row()
-            if row is not None and self.local.write(row, time.time()):
+        if self._first_step_at is not None and now - self._first_step_at > _TRACKER_GRACE_S:
+            self._write_rows()
+
+    def _take_row(self) -> None:
+        """Serve what is new, and keep it for the files of a run without a tracker."""
+        row = self.live.row()
+        if row is not None:
+            self._readings.update(row)
+            if not self._trackers:
+                self._unwritten.append((row, time.time()))
+        if self.metrics is not None:
+            self.metrics.update(self._readings)
+
+    def _write_rows(self) -> None:
+        rows, self._unwritten = self._unwritten, []
+        if self._trackers:
+            return
+        for row, at in rows:
+            if self.local.write(row, at):
                 self._say_where(self.local.command)
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(record["description"])
+            self.live.model(int(record.get("rank", 0)), record["description"])
             if record["description"].get("device") == "cpu":
                 self._records.append({"type": "hardware", "gpus": []})
         elif kind == "tracker":
@@ -183,6 +213,13 @@ class Session:
         """The command runs: what takes time to load does not delay it any more."""
         self.node = self._node_sampler()
 
+    def _metrics_server(self) -> MetricsServer | None:
+        try:
+            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
+        except OSError as error:
+            self.failures.append(("metrics", 1, str(error)))
+            return None
+
     # --- the node -----------------------------------------------------------------------------------------------
 
     def _node_sampler(self) -> Any:
@@ -201,6 +238,7 @@ class Session:
             return
         readings = self.node.sample()
         self._records.append({"type": "node", "readings": readings})
+        self._readings.update(readings)
         if self.spool is not None:
             self.spool.lay_out({"series": {name: readings[name] for name in PUBLISHED if name in readings}})
 
@@ -223,6 +261,8 @@ class Session:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first
                 self.own_failure(error)
+        if self.metrics is not None:
+            self.metrics.close()
         if self.spool is not None:
             self.spool.remove()
         self.writer.close()
@@ -231,16 +271,14 @@ class Session:
         if self.drain is not None:
             self.drain.poll()
             self.agents = self.drain.agents()
-        if self._first_step_at is not None and not self._trackers:
-            row = self.live.row()
-            if row is not None and self.local.write(row, time.time()):
-                self._say_where(self.local.command)
+        self._take_row()
+        self._write_rows()
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:
         code = None if end.signal is not None else end.code
         for site, count, first in self.failures:
-            if site.startswith(("tm", "plugin", "spool", "node")):
+            if site.startswith(("tm", "plugin", "spool", "node", "metrics")):
                 self.writer.append("failure", site=site, count=count, first=first)
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 import urllib.request
 
 import numpy as np
 import pytest
-
-sys.path[:0] = [os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), os.pardir, "tb")]
-
 from agent_in_test import Agent
 from tb_runs import BEGIN, Story, write
 from tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard

@@ -55,8 +55,4 @@ def test_noise_and_what_only_one_has_are_not_told(b):
 def test_what_matters_most_comes_first():
     a = run(time__data_wait=5.0, tokens_per_s=1000.0, time__checkpoint=1.0)
     b = run(time__data_wait=65.0, tokens_per_s=400.0, time__checkpoint=3.0)
-    assert [sentence.split()[0] + sentence.split()[1] for sentence in differences(a, b)] == [
-        "spends60",
-        "trains60%",
-        "spends2",
-    ] or [sentence.split()[1] for sentence in differences(a, b)] == ["60", "60", "2"]
+    assert [sentence.split()[1] for sentence in differences(a, b)] == ["60", "60", "2"]

@@ -26,7 +26,13 @@ Passport = dict[str, Any]
 
 def open_elsewhere(ref: str) -> RunRecord | None:
     """Read a run that is not a run directory; None when no tracker knows the reference. Raises ValueError."""
-    del ref
+    from trainmeter_core.plugins import find_plugins, managers
+
+    found, _broken = find_plugins()
+    for _name, manager in managers(found):
+        record: RunRecord | None = manager.hook.open_run(ref=ref)
+        if record is not None:
+            return record
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.plugins import managers
 from trainmeter_core.runlog.format import LOCAL_TRACKER_DIRECTORY
@@ -39,10 +39,10 @@ class LocalFiles:
             self._writer.write(row, int(row[PREFIX + "step"]), wall_time)
         return opened
 
-    def close(self, passport_markdown: str) -> None:
+    def close(self, passport_markdown: str, passport: Mapping[str, Any]) -> None:
         """Add the passport and close."""
         if self._writer is not None:
-            self._writer.close(passport_markdown)
+            self._writer.close(passport_markdown, passport)
 
     def where(self, tracker: str, place: Mapping[str, str]) -> str | None:
         """Ask the adapters for the line that says where a tracked run can be seen."""

@@ -290,7 +290,7 @@ class Session:
         self.passport = build(read_run(self.writer.directory))
         text = render(self.passport)
         self.writer.write_passport(self.passport, text)
-        self.local.close(text)
+        self.local.close(text, self.passport)
 
     def _report(self, end: Exit) -> None:
         if end.problem:

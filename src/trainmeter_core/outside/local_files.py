@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.plugins import managers
 from trainmeter_core.runlog.format import LOCAL_TRACKER_DIRECTORY
@@ -73,10 +73,10 @@ class LocalFiles:
                 self._writer.write(numbers, step, wall_time)
         return opened
 
-    def close(self, passport_markdown: str) -> None:
+    def close(self, passport_markdown: str, passport: Mapping[str, Any]) -> None:
         """Add the passport and close."""
         if self._writer is not None:
-            self._writer.close(passport_markdown)
+            self._writer.close(passport_markdown, passport)
 
     def _open(self) -> bool:
         for _, manager in managers(self._plugins):

@@ -296,7 +296,7 @@ class Session:
         self.passport = build(self._log_reader().finish())
         text = render(self.passport)
         self.writer.write_passport(self.passport, text)
-        self.local.close(text)
+        self.local.close(text, self.passport)
 
     def _report(self, end: Exit) -> None:
         if end.problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from _thread import get_ident
 from math import isfinite
 from time import monotonic
 
@@ -43,10 +44,14 @@ class _LogCall:
         self._outer: List[int] = []
 
     def __enter__(self) -> None:
-        self._outer.append(self._agent.clock.enter(span_clock.LOGGING))
+        outer = self._agent.clock.enter(span_clock.LOGGING)
+        if outer != span_clock.ELSEWHERE:
+            self._outer.append(outer)
 
     def __exit__(self, *_: object) -> None:
-        self._agent.clock.leave(self._outer.pop())
+        clock = self._agent.clock
+        if self._outer and get_ident() == clock.thread:
+            clock.leave(self._outer.pop())
 
 
 class Publishing:

@@ -37,16 +37,23 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     @functools.wraps(original)
     def __next__(self: Any) -> Any:
-        if not _SITE.on:
-            return original(self)
-        agent.loader_flag = FLAG_LOADER_SEEN
-        outer = agent.clock.enter(span_clock.DATA_WAIT)
+        outer = span_clock.ELSEWHERE
+        if _SITE.on:
+            try:
+                agent.loader_flag = FLAG_LOADER_SEEN
+                outer = agent.clock.enter(span_clock.DATA_WAIT)
+            except Exception as error:  # noqa: BLE001 - anything of ours
+                _SITE.failed(error)
         try:
             return original(self)
         except BaseException as error:
             unseen(error)
             raise
         finally:
-            agent.clock.leave(outer)
+            if outer != span_clock.ELSEWHERE:
+                try:
+                    agent.clock.leave(outer)
+                except Exception as error:  # noqa: BLE001 - as above
+                    _SITE.failed(error)
 
     return __next__

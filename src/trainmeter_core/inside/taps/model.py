@@ -32,6 +32,8 @@ _FIND = site("model search")
 _PATIENCE = 20000
 # Distinct outermost modules noted while the model is unknown.
 _MOST_NOTED = 512
+# A module that covers this much of what the optimizer trains is the model, not a part of it.
+_WHOLE = 0.9
 _WRAPPERS = ("module", "_orig_mod")
 
 
@@ -133,6 +135,9 @@ class ModelTap:
                 # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
                 owned = {id(p) for other in _live_optimizers() for group in other.param_groups for p in group["params"]}
                 best, covered = self._most_covering(owned)
+                seen_whole = True
+            else:
+                seen_whole = covered >= _WHOLE * sum(p.numel() for group in optimizer.param_groups for p in group["params"])
             if best is None:
                 self.tried += 1
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
@@ -142,14 +147,23 @@ class ModelTap:
                 if found is not None:
                     self._describe(found, _autocast_dtype(found))
                 return
-            root = best.module()
+            root = whole = best.module()
+            if not seen_whole:
+                # Only parts were seen being called: the model's forward runs under another name. It is described, and
+                # the part that is given the tokens tells its batches.
+                whole = _search_heap(self.module_class, owned) or root
+                fed = {key: noted for key, noted in self.noted.items() if any(T for _, T, _ in noted.batches)}
+                self.noted = fed or self.noted
+                best = self._most_covering(owned)[0] or best
+                root = best.module()
             for shape, calls in best.batches.items():
                 agent.batches[shape] = agent.batches.get(shape, 0) + calls
             self._tap(root)
             self.noted.clear()
-            self._describe(root, best.autocast)
+            self._describe(whole, best.autocast)
 
     def _most_covering(self, owned: Set[int]) -> Tuple[Optional[_Noted], int]:
+        """Give the noted module with most of the optimizer's parameters, and how many it has."""
         best: Optional[_Noted] = None
         most = 0
         for noted in self.noted.values():

@@ -9,12 +9,20 @@ from ..guard import site, unseen
 MYPY = False
 if MYPY:
     from types import ModuleType
-    from typing import Any
+    from typing import Any, Optional
 
     from ...hookspecs import Undo
     from ..agent import Agent
 
 _SITE = site("gradient scaler")
+
+
+def _events(agent: Agent) -> Optional[int]:
+    try:
+        return agent.optimizer_events
+    except Exception as error:  # noqa: BLE001 - anything of ours
+        _SITE.failed(error)
+        return None
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
@@ -24,15 +32,16 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        before = agent.optimizer_events
+        before = _events(agent)
         try:
             result = original(self, optimizer, *args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
-        if _SITE.on and agent.optimizer_events == before:
+        if _SITE.on and before is not None:
             try:
-                agent.step_skipped(optimizer)
+                if agent.optimizer_events == before:
+                    agent.step_skipped(optimizer)
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
         return result

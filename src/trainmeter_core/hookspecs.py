@@ -42,12 +42,15 @@ class AgentFace(Protocol):
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> dict[str, float] | None:
+    def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The series to publish now, names with prefix, finite values only.
 
-        None when less than a second has passed since the last row, or nothing new was measured. ``final`` waives the
-        second.
+        A row is made at most once a second, and given once to each reader that asks by its own name; None when it had
+        the newest one already. ``final`` waives the second.
         """
+
+    def counts(self) -> dict[str, float]:
+        """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
     def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
@@ -90,6 +93,14 @@ class Hooks:
         """Tap the tracker's own calls, by attributes of its classes, right after its module was executed.
 
         Process: trainer. Thread: the importing one. Rate: once per module. Returns: the undo.
+        """
+
+    @hookspec
+    def environment(self, metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that the user's command shall have besides its own, given what it would have without them.
+
+        `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
+        does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
         """
 
     @hookspec

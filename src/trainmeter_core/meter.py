@@ -6,7 +6,7 @@ import math
 from typing import Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
-from .model_shape import Batch, ModelShape
+from .model_shape import ModelShape
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
 
@@ -23,7 +23,7 @@ class Window(NamedTuple):
     rate_batches: Mapping[Shape, int]
     """Micro-batches by shape over the same steps."""
     seconds: Mapping[str, float]
-    """Wall seconds by kind over the whole window."""
+    """Wall seconds by kind over the whole window; a kind that cannot be observed is left out."""
 
 
 class Totals(NamedTuple):
@@ -84,7 +84,10 @@ class Meter:
         if isinstance(self.shape, Absent):
             return self.shape
         sequences, length, target = batch
-        return training_flops(convention, self.shape, Batch(sequences, length, target))
+        if not sequences:
+            return 0
+        seen = self.shape.batch_seen(sequences, length, target)
+        return seen if isinstance(seen, Absent) else training_flops(convention, self.shape, seen)
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
         """Give the row to publish: names with prefix, finite values.
@@ -151,11 +154,11 @@ class Meter:
 
 
 def time_shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Give percent by kind; the parts add up to 100. Empty when no time has passed."""
+    """Give percent by kind that was observed; the parts add up to 100. Empty when no time has passed."""
     whole = sum(seconds.values())
     if whole <= 0:
         return {}
-    return {"time/" + kind: 100.0 * seconds.get(kind, 0.0) / whole for kind in TIME_KINDS}
+    return {"time/" + kind: 100.0 * seconds[kind] / whole for kind in TIME_KINDS if kind in seconds}
 
 
 def _scaled(count: int, scale: tuple[int, int]) -> int:

@@ -255,6 +255,14 @@ class ModelShape:
         """True when the head is a lookup table's own tensor."""
         return any(m.tied and m.part == "head" for m in self.matmuls)
 
+    def batch_seen(self, sequences: int, seq_len: int, target_len: int = 0) -> Batch | Absent:
+        """The batch of a call: one without a length (images) fits a model whose streams have lengths of their own."""
+        if seq_len:
+            return Batch(sequences, seq_len, target_len)
+        if any(stream.length is None for stream in self.streams()):
+            return Absent("the batches have no sequence length, on which this model's FLOPs depend")
+        return Batch(sequences, 1, target_len)
+
     def streams(self) -> Iterator[Stream]:
         """Each stream once, in the order of the components."""
         yield from dict.fromkeys(

@@ -33,6 +33,8 @@ FLAG_STARTUP = 1
 FLAG_SKIPPED = 2
 FLAG_MIXED_SHAPES = 4
 FLAG_BATCH_UNSEEN = 8
+# Set from the first use of a data loader that the taps see: before it, a data wait of 0 would be a guess.
+FLAG_LOADER_SEEN = 16
 
 # type, flags, micro-batches, step, end time, tokens, samples, sequence length, target length, then seconds:
 # wall, step, data wait, checkpoint, eval, logging, backward; last the check word.

@@ -21,6 +21,9 @@ LADDER_RUNGS = ("1_gpu_util", "2_sm_active", "3_tensor_active", "4_ofu", "5_hfu"
 
 GPU_FAMILIES = ("ladder/", "gpu/", "intensity/")
 
+CUMULATIVE = ("step", "steps_skipped", "tokens", "samples", "flops")
+"""Series that are sums since the start of the run; a resumed run goes on from them."""
+
 _PROGRESS: list[Series] = [
     Series("step", "steps", "optimizer steps; gradient accumulation counts as one, a skipped step is counted apart"),
     Series("steps_skipped", "steps", "optimizer steps that a gradient scaler skipped"),

@@ -8,7 +8,15 @@ from _thread import get_ident
 from time import monotonic
 from weakref import ref
 
-from ..ring_format import FLAG_BATCH_UNSEEN, FLAG_MIXED_SHAPES, FLAG_SKIPPED, FLAG_STARTUP, STEP_RECORD, TAIL_RECORD
+from ..ring_format import (
+    FLAG_BATCH_UNSEEN,
+    FLAG_LOADER_SEEN,
+    FLAG_MIXED_SHAPES,
+    FLAG_SKIPPED,
+    FLAG_STARTUP,
+    STEP_RECORD,
+    TAIL_RECORD,
+)
 from . import span_clock
 from .guard import failures, site
 from .identity import identity_of_process
@@ -48,6 +56,8 @@ class Agent:
         self.side: Optional[SideFile] = None
         self.model: Optional[ModelTap] = None
         self.in_model = False
+        self.loader_flag = 0
+        """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
         self.undo: List[Tuple[str, Undo]] = []
         self.told: Dict[str, Dict[str, Any]] = {}
         """The newest event of the kinds that this process's own passport needs."""
@@ -168,6 +178,8 @@ class Agent:
         self.backward_since = False
         if verdict == NEW_STEP:
             self.step_ends(monotonic(), 0, optimizer)
+        elif self.model is not None and self.counter.leads(key):
+            self.model.leader_changed(optimizer)
 
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
@@ -212,6 +224,7 @@ class Agent:
         tokens, samples, micro, length, target = self._close_batches()
         ring = self.ring
         if ring is not None:
+            flags |= self.loader_flag
             if not micro:
                 flags |= FLAG_BATCH_UNSEEN
             elif len(self.batches) > 1:
@@ -285,7 +298,7 @@ class Agent:
             seconds = self.clock.take(now)
             if self.ring is not None:
                 self.ring.step(
-                    TAIL_RECORD, 0, 0, self.steps, now, 0, 0, 0, 0,
+                    TAIL_RECORD, self.loader_flag, 0, self.steps, now, 0, 0, 0, 0,
                     (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
                 )  # fmt: skip
                 self.ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)

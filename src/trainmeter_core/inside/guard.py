@@ -70,6 +70,16 @@ def failures() -> Dict[str, Site]:
     return {name: place for name, place in _sites.items() if place.count}
 
 
+def unseen(error: BaseException) -> None:
+    """Take the frame that caught the user's exception out of its traceback; the frame raises it again, bare.
+
+    Up to Python 3.10 a bare raise goes back to the first traceback, and the frame stays visible there.
+    """
+    trace = error.__traceback__
+    if trace is not None:
+        error.__traceback__ = trace.tb_next
+
+
 def _describe(error: BaseException) -> str:
     trace = error.__traceback__
     where = ""

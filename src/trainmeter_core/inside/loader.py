@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from .._pluggy import PRIVATE_NAME
-
 MYPY = False
 if MYPY:
     from types import ModuleType
+
+# As in `.._pluggy`, which must not be imported before the copy is there: it would take the user's own, or find none.
+PRIVATE_NAME = "_trainmeter_pluggy"
 
 
 def load_package(name: str, directory: str, alias: str = "") -> ModuleType:

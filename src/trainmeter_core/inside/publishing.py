@@ -9,7 +9,7 @@ from time import monotonic
 from ..flops import HEADLINE
 from ..meter import Meter, Totals, Window, parse_budget
 from ..readings import Absent
-from ..series import PREFIX, TIME_KINDS
+from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
 from . import span_clock
 from .board import Board, log_records, readings_of
@@ -25,6 +25,7 @@ if MYPY:
     from .agent import Agent
     from .batch_shape import Shape
     from .guard import Site
+    from .span_clock import SpanClock
 
 ROW_INTERVAL_S = 1.0
 _LOSSES_INTERVAL_S = 5.0
@@ -32,19 +33,18 @@ _MOST_TAGS = 200
 
 
 class _LogCall:
-    """A user's tracker call: counted as logging time; one object serves all calls of the training thread."""
+    """A user's tracker call: counted as logging time when it runs on the training thread."""
 
-    __slots__ = ("_agent", "_outer")
+    __slots__ = ("_clock", "_outer")
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._outer: List[int] = []
+    def __init__(self, clock: SpanClock) -> None:
+        self._clock = clock
 
     def __enter__(self) -> None:
-        self._outer.append(self._agent.clock.enter(span_clock.LOGGING))
+        self._outer = self._clock.enter(span_clock.LOGGING)
 
     def __exit__(self, *_: object) -> None:
-        self._agent.clock.leave(self._outer.pop())
+        self._clock.leave(self._outer)
 
 
 class Publishing:
@@ -55,10 +55,11 @@ class Publishing:
         self._options: Dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
         self._meter: Optional[Meter] = None
         self._plugins: Dict[str, Any] = {}
-        self._log_call = _LogCall(agent)
         self._board = Board(agent.spool)
         self._peers = Peers(agent.spool)
         self._last_row = 0.0
+        self._row: Optional[Dict[str, float]] = None
+        self._taken: Dict[str, int] = {}
         self._row_steps = agent.steps
         self._steps = 0
         self._rate_s = 0.0
@@ -125,7 +126,7 @@ class Publishing:
 
     def logging(self) -> _LogCall:
         """Time of the user's own tracker call."""
-        return self._log_call
+        return _LogCall(self._agent.clock)
 
     def guard(self, name: str) -> Site:
         """The guard of one site."""
@@ -155,36 +156,46 @@ class Publishing:
                     kept[3] = logged
             self._losses_changed = True
 
-    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
-        """The row that is due, if one is."""
+    def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
+        """The row that is due, if one is; every reader is given each row once."""
         now = monotonic()
-        if not final and now - self._last_row < ROW_INTERVAL_S:
+        steps = self._agent.steps
+        due = final or now - self._last_row >= ROW_INTERVAL_S
+        if due and steps != self._row_steps and (self._steps or final):
+            self._last_row = now
+            self._row_steps = steps
+            self._write_losses(force=final)
+            self._row = self._make_row()
+        if self._row is None or self._taken.get(reader) == self._row_steps:
             return None
-        agent = self._agent
-        if agent.steps == self._row_steps or (not self._steps and not final):
-            return None
-        self._last_row = now
-        self._write_losses(force=final)
-        row = self._make_row()
-        self._row_steps = agent.steps
-        self._steps, self._rate_s, self._batches = 0, 0.0, {}
-        self._seconds = [0.0] * len(TIME_KINDS)
-        return row
+        self._taken[reader] = self._row_steps
+        return dict(self._row)
+
+    def counts(self) -> Dict[str, float]:
+        """The sums since the start of the process, by series name; nothing is taken from the window."""
+        row = self._measure(Window(0, 0.0, {}, {}))
+        return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
     def _make_row(self) -> Dict[str, float]:
+        """The row of the window, which ends here; another thread than the training one may ask for it."""
+        seconds = _by_kind(self._agent, self._seconds)
+        window = Window(self._steps, self._rate_s, self._batches, seconds)
+        self._steps, self._rate_s, self._batches = 0, 0.0, {}
+        self._seconds = [0.0] * len(TIME_KINDS)
+        row = self._measure(window)
+        for name, value in readings_of(self._board.content()).items():
+            row.setdefault(PREFIX + name, value)
+        return row
+
+    def _measure(self, window: Window) -> Dict[str, float]:
         agent = self._agent
         meter = self._meter or Meter(Absent("the model was not seen"))
         board = self._board.content()
         meter.ranks = max(1, round(agent.identity.world_size * board.get("devices_per_rank", 1.0)))
         if board.get("peak_tflops"):
             meter.peak_tflops = board["peak_tflops"]
-        seconds = dict(zip(TIME_KINDS, self._seconds))
-        window = Window(self._steps, self._rate_s, self._batches, seconds)
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.total_batches)
-        row = meter.row(window, totals, self._peers.scale(agent))
-        for name, value in readings_of(board).items():
-            row.setdefault(PREFIX + name, value)
-        return row
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches))
+        return meter.row(window, totals, self._peers.scale(agent))
 
     def passport(self) -> Optional[Dict[str, Any]]:
         """The passport of the run so far, from this process's own memory; None before the first step."""
@@ -236,11 +247,21 @@ class _Steady:
 
     def event(self) -> Dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, dict(zip(TIME_KINDS, self.seconds)), self.batches, steps)
+        return _steps_event(self._agent, self.wall_s, _by_kind(self._agent, self.seconds, None), self.batches, steps)
+
+
+def _by_kind(agent: Agent, seconds: List[float], unseen: Any = ()) -> Dict[str, Any]:
+    """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
+    table: Dict[str, Any] = dict(zip(TIME_KINDS, seconds))
+    if not agent.loader_flag:
+        del table["data_wait"]
+        if unseen is None:
+            table["data_wait"] = None
+    return table
 
 
 def _steps_event(
-    agent: Agent, wall_s: float, seconds: Dict[str, float], batches: Dict[Shape, int], steps: int
+    agent: Agent, wall_s: float, seconds: Dict[str, Any], batches: Dict[Shape, int], steps: int
 ) -> Dict[str, Any]:
     """A `steps` record as the run log has it, summed by this process itself."""
     return {

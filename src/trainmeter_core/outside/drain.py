@@ -33,6 +33,7 @@ class _Window:
     batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shortest: float = math.inf
     longest: float = 0.0
+    loader_seen: bool = False
     end: float = 0.0
 
     def add(self, record: layout.StepRecord, shapes: dict[tuple[int, int, int], int]) -> None:
@@ -51,6 +52,7 @@ class _Window:
         self.micro_batches += record.micro_batches
         self.wall_s += record.wall_s
         self.end = record.end
+        self.loader_seen = self.loader_seen or bool(record.flags & layout.FLAG_LOADER_SEEN)
         for kind in _TIMES:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
         for shape, calls in shapes.items():
@@ -58,9 +60,11 @@ class _Window:
 
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
-        seconds = {"startup": self.wall_s} if startup else dict(self.seconds)
+        seconds: dict[str, float | None] = {"startup": self.wall_s} if startup else {**self.seconds}
         if not startup:
-            seconds["other"] = max(0.0, self.wall_s - sum(seconds.values()))
+            seconds["other"] = max(0.0, self.wall_s - sum(self.seconds.values()))
+            if not self.loader_seen:
+                seconds["data_wait"] = None
         return {
             "first": self.first,
             "last": self.last,

@@ -18,12 +18,14 @@ class LiveRun:
     def __init__(self, *, convention: str | None, peak_tflops: float | None, budget: Budget | None) -> None:
         self.world_size = 1
         self.description: dict[str, Any] | None = None
+        self._described_by: int | None = None
         self._convention = convention
         self.peak_tflops = peak_tflops
         self.devices_per_rank = 1.0
         self._budget = budget
         self._meter: Meter | None = None
         self._leader: int | None = None
+        self._ranks: set[int] = set()
         self._steps = 0
         self._skipped = 0
         self._tokens = 0
@@ -33,15 +35,19 @@ class LiveRun:
         self._window_s = 0.0
         self._window_batches: dict[Shape, int] = {}
         self._seconds: dict[str, float] = {}
+        self._kinds = set(TIME_KINDS) - {"data_wait"}
 
-    def model(self, description: dict[str, Any]) -> None:
-        """The agent described the model of a rank; the first description stands."""
-        if self.description is None:
+    def model(self, rank: int, description: dict[str, Any]) -> None:
+        """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
+        if self._described_by is None or rank <= self._described_by:
+            self._described_by = rank
             self.description = description
+            self._meter = None
 
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
-        self.world_size = max(self.world_size, world_size)
+        self._ranks.add(rank)
+        self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
             self._leader = rank
         self._tokens += fields["tokens"]
@@ -56,10 +62,17 @@ class LiveRun:
         self._steps += fields["n"]
         self._skipped += fields["skipped"]
         for kind, seconds in fields["time"].items():
-            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+            if seconds is not None:
+                self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+                self._kinds.add(kind)
         if not fields["startup"] and fields["n"]:
             self._window_steps += fields["n"]
             self._window_s += fields["wall_s"]
+
+    @property
+    def local_ranks(self) -> int:
+        """Ranks of this node; those of other nodes are taken to do what these do."""
+        return max(1, len(self._ranks))
 
     def row(self) -> dict[str, float] | None:
         """Give the row over the steps since the last one, or None when no whole step is new."""
@@ -70,10 +83,10 @@ class LiveRun:
             self._window_steps,
             self._window_s,
             self._window_batches,
-            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS},
+            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
         totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches)
-        row = meter.row(window, totals, (1, 1))
+        row = meter.row(window, totals, (self.world_size, self.local_ranks))
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return row
 

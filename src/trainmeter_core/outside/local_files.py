@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trainmeter_core.plugins import FoundPlugin, manager_of_one
+from trainmeter_core.plugins import managers
 from trainmeter_core.runlog.format import LOCAL_TRACKER_DIRECTORY
 from trainmeter_core.series import PREFIX
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainmeter_core.hookspecs import LocalWriter
+    from trainmeter_core.plugins import FoundPlugin
 
 
 class LocalFiles:
@@ -45,7 +46,7 @@ class LocalFiles:
 
     def where(self, tracker: str, place: Mapping[str, str]) -> str | None:
         """Ask the adapters for the line that says where a tracked run can be seen."""
-        for manager in self._managers():
+        for _, manager in managers(self._plugins):
             line: str | None = manager.hook.where(tracker=tracker, place=place)
             if line:
                 return line
@@ -54,15 +55,10 @@ class LocalFiles:
     def _open(self) -> bool:
         if self._refused:
             return False
-        for manager in self._managers():
+        for _, manager in managers(self._plugins):
             self._writer = manager.hook.open_local(directory=self._directory)
             if self._writer is not None:
                 return True
         self._refused = True
         self.reason = "no adapter can write files here; pip install 'trainmeter[tensorboard]'"
         return False
-
-    def _managers(self) -> list[Any]:
-        from importlib import import_module
-
-        return [manager_of_one(plugin.name, import_module(plugin.module)) for plugin in self._plugins]

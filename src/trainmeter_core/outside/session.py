@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import platform
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,17 @@ from trainmeter_core.plugins import find_plugins
 from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
-from trainmeter_core.series import GPU_FAMILIES, PREFIX
 
 from .drain import Drain, RingReader
-from .environment import agent_environment
+from .environment import adapters_environment, agent_environment
 from .git_state import git_state
 from .hang import HangWatch
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
+from .metrics import MetricsServer
+from .newest import Newest
+from .program import program_of
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -30,25 +32,7 @@ if TYPE_CHECKING:
 
 TICK_S = 0.5
 _NODE_EVERY_S = 1.0
-
-# What of the node goes to the tracker; all of it is in the run log.
-PUBLISHED = (
-    "node/cpu_pct",
-    "node/cpu_iowait_pct",
-    "node/load_1",
-    "node/mem_used_pct",
-    "node/cgroup_cpu_pct",
-    "node/cgroup_mem_pct",
-    "node/shm_used_pct",
-    "node/fs_used_pct",
-    "node/disk_read_bytes_per_s",
-    "node/disk_write_bytes_per_s",
-    "node/disk_busy_pct",
-    "node/net_recv_bytes_per_s",
-    "node/net_sent_bytes_per_s",
-    "node/ib_recv_bytes_per_s",
-    "node/ib_sent_bytes_per_s",
-)
+_ROW_EVERY_S = 1.0
 
 # Without a tracker by this time after the first step, the series go to files in the run directory.
 _TRACKER_GRACE_S = 3.0
@@ -90,8 +74,9 @@ class Session:
             about["peak_source"] = "user"
         if any(name.startswith("budget") for name in about):
             about["budget_source"] = "user"
+        program = program_of(options.kind, options.target, argv)
         self.writer = RunWriter.create(
-            options.target, argv, started=self.started, **about, **git_state(os.path.dirname(options.target) or ".")
+            program.name, argv, started=self.started, **about, **git_state(program.directory)
         )
         self.given = given
         self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
@@ -105,13 +90,16 @@ class Session:
         self.node: Any = None
         self.gpus: GpuWatch | None = None
         self.hang = HangWatch()
-        self._series: dict[str, float] = {}
         self._environ: dict[str, str] = {}
         self.spool: Spool | None = None
         try:
             self.spool = Spool(self.writer.run_id)
         except OSError as error:
             self.failures.append(("spool", 1, str(error)))
+        self._unwritten: list[tuple[dict[str, float], float]] = []
+        self._next_row = 0.0
+        self.metrics = self._metrics_server()
+        self.newest = Newest(self.spool, self.metrics)
         self.drain = Drain(self.spool.path, self._emit) if self.spool is not None else None
         if self.drain is not None:
             self.drain.on_steps = self._stepped
@@ -121,8 +109,11 @@ class Session:
         self._environ = base
         if self.spool is None:
             return base
+        url = self.metrics.own_series_url if self.metrics is not None else ""
+        added, failed = adapters_environment(base, self.plugins, url)
+        self.failures += [(f"plugin {name}", 1, why) for name, why in failed]
         return agent_environment(
-            base,
+            {**base, **added},
             run_id=self.writer.run_id,
             run_dir=str(self.writer.directory),
             spool=self.spool.path,
@@ -142,23 +133,37 @@ class Session:
             self._next_node = now + _NODE_EVERY_S
             self._sample_node()
         self._read_gpus()
+        if now >= self._next_row:
+            self._next_row = now + _ROW_EVERY_S
+            self._take_row()
         self._flush()
-        if self._first_step_at is not None and not self._trackers and now - self._first_step_at > _TRACKER_GRACE_S:
-            self._write_locally()
+        if self._first_step_at is not None and now - self._first_step_at > _TRACKER_GRACE_S:
+            self._write_rows()
 
-    def _write_locally(self) -> None:
+    def _take_row(self) -> None:
+        """Serve what is new, and keep it for the files of a run without a tracker."""
         row = self.live.row()
-        if row is None:
+        if row is not None:
+            local = max(1, round(self.live.local_ranks * self.live.devices_per_rank))
+            row = self.newest.row(row, devices=local, peak_tflops=self.live.peak_tflops)
+            if not self._trackers:
+                self._unwritten.append((row, time.time()))
+        if self.drain is not None:
+            self.newest.ranks(self.drain.rings.values())
+        self.newest.serve()
+
+    def _write_rows(self) -> None:
+        rows, self._unwritten = self._unwritten, []
+        if self._trackers:
             return
-        for name, value in self._series.items():
-            row.setdefault(PREFIX + name, value)
-        if self.local.write(row, time.time()):
-            self._say_where(self.local.command)
+        for row, at in rows:
+            if self.local.write(row, at):
+                self._say_where(self.local.command)
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(record["description"])
+            self.live.model(int(record.get("rank", 0)), record["description"])
             if self.gpus is not None:
                 self.gpus.model(int(record.get("rank", 0)), record["description"], list(record.get("gpus", ())))
         elif kind == "tracker":
@@ -210,6 +215,13 @@ class Session:
         self.gpus = GpuWatch(self._environ, peak_tflops=self.options.peak_tflops)
         self.node = self._node_sampler()
 
+    def _metrics_server(self) -> MetricsServer | None:
+        try:
+            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
+        except OSError as error:
+            self.failures.append(("metrics", 1, str(error)))
+            return None
+
     # --- the node -----------------------------------------------------------------------------------------------
 
     def _node_sampler(self) -> Any:
@@ -228,16 +240,7 @@ class Session:
             return
         readings = self.node.sample()
         self._records.append({"type": "node", "readings": readings})
-        self._series.update({name: readings[name] for name in PUBLISHED if name in readings})
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Put the newest readings where the agents find them."""
-        if self.spool is not None:
-            content: dict[str, Any] = {"series": self._series}
-            if self.gpus is not None:
-                content.update(self.gpus.for_board())
-            self.spool.lay_out(content)
+        self.newest.node(readings)
 
     # --- the GPUs -----------------------------------------------------------------------------------------------
 
@@ -252,12 +255,10 @@ class Session:
         gpus.notices.clear()
         if not records:
             return
-        self._series = {name: value for name, value in self._series.items() if not name.startswith(GPU_FAMILIES)}
-        self._series.update(gpus.series)
+        self.newest.gpus(gpus)
         self.live.devices_per_rank = gpus.devices_per_rank
         if not isinstance(gpus.peak, Absent):
             self.live.peak_tflops = gpus.peak.tflops
-        self._lay_out()
         if self.drain is not None and (found := self.hang.look(gpus, self.drain.rings.values())) is not None:
             self._records.append({"type": "verdict", **found._asdict()})
             self._tell(found.sentence)
@@ -281,6 +282,8 @@ class Session:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first
                 self.own_failure(error)
+        if self.metrics is not None:
+            self.metrics.close()
         if self.spool is not None:
             self.spool.remove()
         self.writer.close()
@@ -291,14 +294,14 @@ class Session:
             self.agents = self.drain.agents()
         if self.gpus is not None:
             self._take_gpus(self.gpus, self.gpus.close())
-        if self._first_step_at is not None and not self._trackers:
-            self._write_locally()
+        self._take_row()
+        self._write_rows()
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:
         code = None if end.signal is not None else end.code
         for site, count, first in self.failures:
-            if site.startswith(("tm", "plugin", "spool", "node")):
+            if site.startswith(("tm", "plugin", "spool", "node", "metrics")):
                 self.writer.append("failure", site=site, count=count, first=first)
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 

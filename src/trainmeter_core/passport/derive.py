@@ -55,7 +55,8 @@ def _flops(passport: Json, part: str, formulas: Formulas | Absent) -> dict[str, 
             name: _exact(ratio(_times(f, world_size), seen), _times(f, world_size), seen) for name, f in flops.items()
         }
     if headline not in flops:
-        flops[headline] = Absent("no convention of this name")
+        unnamed = "no convention of this name" if flops else "no sequence length was seen in the batches"
+        flops[headline] = Absent(unnamed)
     return flops
 
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from trainmeter_core.run_tables import BatchCounts
 
 _NO_STEP = Absent("no optimizer step was seen")
+_UNSEEN = {
+    "data_wait": Absent("no data loader that trainmeter can see was used; time spent on data is part of the other kinds"),
+}
+_UNSEEN_KIND = Absent("cannot be observed in this program; it is part of the other kinds")
 
 
 def data(record: RunRecord, sheet: Sheet) -> Json:
@@ -75,8 +79,7 @@ def seconds(record: RunRecord, sheet: Sheet) -> Json:
     for kind in TIME_KINDS:
         total = sum(totals.time_s.get(kind, 0.0) for totals in ranks)
         unseen = any(totals.unseen_kinds.get(kind) for totals in ranks)
-        hidden = Absent("cannot be observed in this program; it is part of the other kinds")
-        by_kind[kind] = hidden if unseen and total == 0 else total
+        by_kind[kind] = _UNSEEN.get(kind, _UNSEEN_KIND) if unseen and total == 0 else total
     if not any(totals.wall_s for totals in ranks):
         by_kind = dict.fromkeys(TIME_KINDS, _NO_STEP)
     startup = _extreme(max, [totals.startup_s for totals in ranks])

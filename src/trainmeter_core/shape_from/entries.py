@@ -10,7 +10,7 @@ Entry = Dict[str, Any]
 def _entry(kind: str, names: str, shape: Sequence[int], count: int, bias: bool, **extra: Any) -> list[Entry]:
     if not count:
         return []
-    common = {"count": count, "bias": bias, "trainable": True, "tied": False, "input_grad": True}
+    common = {"count": count, "bias": bias, "trainable": True, "tied": False, "input_grad": True, "output_grad": True}
     return [{"kind": kind, "class": "", "names": names, "shape": list(shape), **common, **extra}]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from trainmeter_core.model_shape import SAMPLES, TARGET, TOKENS, Stream
 
 from .config_facts import first_of
+from .roles import Entry, parts_of
 
 CROSS_ATTENTION = frozenset(
     ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn", "cross_attention", "multihead_attn")
@@ -56,8 +57,10 @@ class Layout(NamedTuple):
     gap: str = ""
 
 
-def layout_of(config: Mapping[str, Any], class_name: str, *, known_decoder: bool) -> Layout:
-    """The streams of a model by its config and the name of its class."""
+def layout_of(
+    config: Mapping[str, Any], class_name: str, *, known_decoder: bool, entries: Iterable[Entry] = ()
+) -> Layout:
+    """The streams of a model by its config, the name of its class and cross-attention among its modules."""
     kind = str(config.get("model_type") or "")
     if kind in SHARED_LAYERS:
         return Layout(gap="layers that share their weights run more often than they are stored")
@@ -76,6 +79,8 @@ def layout_of(config: Mapping[str, Any], class_name: str, *, known_decoder: bool
         causal = True
     elif class_name.endswith("ForMaskedLM"):
         causal = False
+    if any(CROSS_ATTENTION.intersection(parts_of(entry)) for entry in entries):
+        return Layout(TARGET, TOKENS, causal=causal)
     return Layout(causal=causal, classes=class_name.endswith(SAMPLE_CLASSES) and kind in BIDIRECTIONAL)
 
 

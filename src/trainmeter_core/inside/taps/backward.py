@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from time import monotonic
 
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -31,6 +31,9 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         start = monotonic()
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             try:
                 agent.backward_ran(monotonic() - start)

@@ -6,7 +6,7 @@ import functools
 from time import monotonic, time
 
 from .. import span_clock
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -51,6 +51,9 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
         outer = clock.enter(span_clock.CHECKPOINT)
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             clock.leave(outer)
             with _SITE:

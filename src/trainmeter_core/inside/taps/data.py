@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from ...ring_format import FLAG_LOADER_SEEN
 from .. import span_clock
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -38,9 +39,13 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     def __next__(self: Any) -> Any:
         if not _SITE.on:
             return original(self)
+        agent.loader_flag = FLAG_LOADER_SEEN
         outer = agent.clock.enter(span_clock.DATA_WAIT)
         try:
             return original(self)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             agent.clock.leave(outer)
 

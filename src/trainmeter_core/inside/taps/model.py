@@ -14,7 +14,7 @@ from weakref import ref
 
 from .. import span_clock
 from ..batch_shape import batch_shape
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -82,6 +82,9 @@ class ModelTap:
                 if _SITE.on:
                     tap.note(self, args, kwargs)
                 return original(self, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
             finally:
                 agent.in_model = False
 
@@ -126,6 +129,10 @@ class ModelTap:
         with _FIND:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             best, covered = self._most_covering(owned)
+            if self._another_is_bigger(owned, covered):
+                # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
+                owned = {id(p) for other in _live_optimizers() for group in other.param_groups for p in group["params"]}
+                best, covered = self._most_covering(owned)
             if best is None:
                 self.tried += 1
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
@@ -153,6 +160,28 @@ class ModelTap:
             if covered > most:
                 best, most = noted, covered
         return best, most
+
+    def _another_is_bigger(self, owned: Set[int], covered: int) -> bool:
+        """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
+        for noted in self.noted.values():
+            module = noted.module()
+            if module is None or not noted.batches:
+                continue
+            trained = [p for p in module.parameters() if p.requires_grad]
+            if sum(p.numel() for p in trained) > covered and not any(id(p) in owned for p in trained):
+                return True
+        return False
+
+    def leader_changed(self, optimizer: Any) -> None:
+        """Another optimizer leads the run now: unless the model is its own, look for the one that is."""
+        if self.armed or not self.tapped:
+            return
+        root = self.roots[0]()
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if root is None or not any(id(p) in owned for p in root.parameters()):
+            self.undo()
+            self.calls = 0
+            self.arm()
 
     def _tap(self, root: Any) -> None:
         """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""
@@ -214,6 +243,9 @@ def _tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent:
         agent.in_model = True
         try:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)  # type: ignore[misc]
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             agent.in_model = False
 
@@ -234,6 +266,11 @@ def _search_heap(module_class: Any, owned: Set[int]) -> Any:
             if covered > most:
                 best, most = module, covered
     return best
+
+
+def _live_optimizers() -> List[Any]:
+    optimizer_class = sys.modules["torch.optim.optimizer"].Optimizer
+    return [found for found in gc.get_objects() if optimizer_class in type(found).__mro__]
 
 
 def _own(module: Any) -> Any:

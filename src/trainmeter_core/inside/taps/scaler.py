@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ..guard import site
+from ..guard import site, unseen
 
 MYPY = False
 if MYPY:
@@ -25,7 +25,11 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         before = agent.optimizer_events
-        result = original(self, optimizer, *args, **kwargs)
+        try:
+            result = original(self, optimizer, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         if _SITE.on and agent.optimizer_events == before:
             try:
                 agent.step_skipped(optimizer)

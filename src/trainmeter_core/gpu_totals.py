@@ -16,7 +16,7 @@ class SteadyGpus:
         self._since: float | None = None
 
     def started(self, t: float) -> None:
-        """A process ended its first step at `t`, seconds since the epoch: what came since the last step was not training."""
+        """A process ended its first step at `t` (Unix time): what came since the last step was not training."""
         self._waiting = {}
         self._since = t if self._since is None else max(self._since, t)
 
@@ -31,7 +31,7 @@ class SteadyGpus:
         self._waiting = {}
 
     def add(self, uuid: str, readings: Iterable[tuple[str, float]], begin: float) -> None:
-        """Add one GPU's readings over an interval that began at `begin`; an interval with start-up in it is left out."""
+        """Add one GPU's readings over an interval that began at `begin`; one with start-up in it is left out."""
         if self._since is None or begin < self._since:
             return
         waiting = self._waiting.setdefault(uuid, {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from _thread import get_ident
 from math import isfinite
 from time import monotonic
 

@@ -26,6 +26,7 @@ class LiveRun:
         self._meter: Meter | None = None
         self._leader: int | None = None
         self._elapsed = 0.0
+        self._ranks: set[int] = set()
         self._steps = 0
         self._skipped = 0
         self._tokens = 0
@@ -53,7 +54,8 @@ class LiveRun:
 
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
-        self.world_size = max(self.world_size, world_size)
+        self._ranks.add(rank)
+        self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
             self._leader = rank
         self._tokens += fields["tokens"]
@@ -76,6 +78,11 @@ class LiveRun:
             self._window_steps += fields["n"]
             self._window_s += fields["wall_s"]
 
+    @property
+    def local_ranks(self) -> int:
+        """Ranks of this node; those of other nodes are taken to do what these do."""
+        return max(1, len(self._ranks))
+
     def row(self) -> dict[str, float] | None:
         """Give the row over the steps since the last one, or None when no whole step is new."""
         if not self._window_steps:
@@ -88,7 +95,7 @@ class LiveRun:
             {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
         totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
-        row = meter.row(window, totals, (1, 1))
+        row = meter.row(window, totals, (self.world_size, self.local_ranks))
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return row
 

@@ -12,7 +12,6 @@ from trainmeter_core.plugins import find_plugins, managers
 from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
-from trainmeter_core.series import PREFIX
 
 from .drain import Drain, RingReader
 from .environment import adapters_environment, agent_environment
@@ -21,6 +20,7 @@ from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
 from .metrics import MetricsServer
+from .newest import Newest
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
 from .spool import Spool
@@ -77,6 +77,7 @@ class Session:
         self.surroundings: Surroundings | None = None
         self.metrics = self._metrics_server()
         self.spool = self._make_spool()
+        self.newest = Newest(self.spool, self.metrics)
         self.drain = Drain(self.spool.path, self._emit) if self.spool is not None else None
         if self.drain is not None:
             self.drain.on_steps = self._stepped
@@ -86,7 +87,6 @@ class Session:
         self._records: list[dict[str, Any]] = []
         self._trackers: set[str] = set()
         self._stepped_once = False
-        self._readings: dict[str, float] = {}
         self._reader: RunReader | None = None
         self._progress = ProgressLine.on_terminal() if options.progress else None
         self._next_row = 0.0
@@ -163,27 +163,24 @@ class Session:
         around.notices.clear()
         if not records:
             return
-        self._readings.update(around.readings)
-        self._readings.update(around.series)
+        self.newest.node(around.readings)
+        self.newest.gpus(around.gpus)
         self.live.devices_per_rank = around.gpus.devices_per_rank
-        if not isinstance(around.peak, Absent):
-            self.live.peak_tflops = around.peak.tflops
-        if self.spool is not None:
-            self.spool.lay_out(around.for_board())
+        if not isinstance(around.gpus.peak, Absent):
+            self.live.peak_tflops = around.gpus.peak.tflops
 
     def _take_row(self) -> None:
         """Serve what is new, and keep it for the files of a run without a tracker."""
         row = self.live.row()
         if row is not None:
-            if self.surroundings is not None:
-                for name, value in self.surroundings.series.items():
-                    row.setdefault(PREFIX + name, value)
-            self._readings.update(row)
+            devices = max(1, round(self.live.local_ranks * self.live.devices_per_rank))
+            row = self.newest.row(row, devices=devices, peak_tflops=self.live.peak_tflops)
             self.local.hold(row, time.time())
             if self._progress is not None:
                 self._progress.show(row)
-        if self.metrics is not None:
-            self.metrics.update(self._readings)
+        if self.drain is not None:
+            self.newest.ranks(self.drain.rings.values())
+        self.newest.serve()
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")

@@ -1,44 +1,20 @@
-"""What surrounds the program: the node and its GPUs, read once a second, for the run log, the board and the trackers."""
+"""What surrounds the program: the node and its GPUs, read once a second, as records for the run log."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.series import GPU_FAMILIES
-
 from .hang import HangWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from trainmeter_core.devices import Peak
-    from trainmeter_core.readings import Absent
 
     from .drain import RingReader
     from .gpu_watch import GpuWatch
     from .node import NodeSampler
 
 _NODE_EVERY_S = 1.0
-
-# What of the node goes to the tracker; all of it is in the run log.
-PUBLISHED = (
-    "node/cpu_pct",
-    "node/cpu_iowait_pct",
-    "node/load_1",
-    "node/mem_used_pct",
-    "node/cgroup_cpu_pct",
-    "node/cgroup_mem_pct",
-    "node/shm_used_pct",
-    "node/fs_used_pct",
-    "node/disk_read_bytes_per_s",
-    "node/disk_write_bytes_per_s",
-    "node/disk_busy_pct",
-    "node/net_recv_bytes_per_s",
-    "node/net_sent_bytes_per_s",
-    "node/ib_recv_bytes_per_s",
-    "node/ib_sent_bytes_per_s",
-)
 
 
 class Surroundings:
@@ -48,8 +24,6 @@ class Surroundings:
         from .gpu_watch import GpuWatch
         from .node import NodeSampler
 
-        self.series: dict[str, float] = {}
-        """The newest readings to publish, by series name without prefix."""
         self.readings: dict[str, float] = {}
         """The node's newest readings, all of them."""
         self.notices: list[str] = []
@@ -59,11 +33,6 @@ class Surroundings:
         self._records: list[dict[str, Any]] = [{"type": "hardware", **_hardware(self._node.describe())}]
         self._next_node = 0.0
         self._hang = HangWatch()
-
-    @property
-    def peak(self) -> Peak | Absent:
-        """The dense peak of one of the job's devices, from the table."""
-        return self.gpus.peak
 
     def model(self, record: Mapping[str, Any]) -> None:
         """The agent of a rank described its model, and on which GPUs it lies."""
@@ -81,7 +50,6 @@ class Surroundings:
             self._next_node = now + _NODE_EVERY_S
             self.readings = self._node.sample()
             self._records.append({"type": "node", "readings": self.readings})
-            self.series.update({name: self.readings[name] for name in PUBLISHED if name in self.readings})
         if self._take_gpus(self.gpus.poll()) and (found := self._hang.look(self.gpus, rings)) is not None:
             self._records.append({"type": "verdict", **found._asdict()})
             self.notices.append(found.sentence)
@@ -92,19 +60,11 @@ class Surroundings:
         self._take_gpus(self.gpus.close())
         return self._take_records()
 
-    def for_board(self) -> dict[str, Any]:
-        """What the agents may publish or need."""
-        return {"series": self.series, **self.gpus.for_board()}
-
     def _take_gpus(self, records: list[dict[str, Any]]) -> bool:
         self.notices += self.gpus.notices
         self.gpus.notices.clear()
-        if not records:
-            return False
         self._records += records
-        self.series = {name: value for name, value in self.series.items() if not name.startswith(GPU_FAMILIES)}
-        self.series.update(self.gpus.series)
-        return True
+        return bool(records)
 
     def _take_records(self) -> list[dict[str, Any]]:
         records, self._records = self._records, []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
-from .model_shape import ModelShape
 from .pace import Pace
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
+
+if TYPE_CHECKING:
+    from .model_shape import ModelShape
 
 BUDGET_KINDS = ("tokens", "steps", "flops", "hours")
 

@@ -56,7 +56,9 @@ def written(spool):
             records += list(reader.steps())
             totals = reader.totals()
             reader.close()
-        events = [json.loads(line) for path in sorted(spool.glob(name + ".jsonl")) for line in path.read_text().splitlines()]
+        events = [
+            json.loads(line) for path in sorted(spool.glob(name + ".jsonl")) for line in path.read_text().splitlines()
+        ]
         return SimpleNamespace(
             records=[record for record, _ in records],
             shapes=[shapes for _, shapes in records],
@@ -90,4 +92,3 @@ def tapped(agent):
         agent.install(tap, install, sys.modules[module])
     yield agent
     agent.uninstall()
-

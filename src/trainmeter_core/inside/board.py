@@ -10,7 +10,7 @@ from ..board_format import BOARD_BYTES, read_board
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, List
+    from typing import Any
 
 
 class Board:
@@ -20,7 +20,7 @@ class Board:
         self._path = os.path.join(spool, "board")
         self._map: Any = None
 
-    def content(self) -> Dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Everything that lies there; empty without a board, or while it is being written."""
         if self._map is None:
             try:
@@ -32,7 +32,7 @@ class Board:
         return read_board(self._map) or {}
 
 
-def readings_of(content: Dict[str, Any]) -> Dict[str, float]:
+def readings_of(content: dict[str, Any]) -> dict[str, float]:
     """Readings to publish, by series name without prefix; finite numbers only."""
     return {
         name: value
@@ -41,7 +41,7 @@ def readings_of(content: Dict[str, Any]) -> Dict[str, float]:
     }
 
 
-def log_records(content: Dict[str, Any]) -> List[Dict[str, Any]]:
+def log_records(content: dict[str, Any]) -> list[dict[str, Any]]:
     """What the run log holds of the GPUs by now, summed up in two of its records."""
     records = [{"type": "hardware", **content["hardware"]}] if content.get("hardware") else []
     return records + ([{"type": "gpu", "gpus": content["gpu"]}] if content.get("gpu") else [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 PRIMITIVES = (bool, int, float, str, type(None))
 NESTED = ("text_config", "vision_config", "audio_config", "encoder", "decoder", "llm_config", "thinker_config")

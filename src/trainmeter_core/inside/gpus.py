@@ -6,10 +6,10 @@ import sys
 
 MYPY = False
 if MYPY:
-    from typing import Any, List
+    from typing import Any
 
 
-def gpus_of(root: Any) -> List[str]:
+def gpus_of(root: Any) -> list[str]:
     """Each GPU's UUID as torch prints it, without the driver's "GPU-" or "MIG-"; "cuda:0" where torch does not tell it.
 
     The parameters lie there already, so CUDA is up in this process: nothing is initialized by the question.

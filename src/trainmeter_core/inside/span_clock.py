@@ -10,7 +10,7 @@ from ..series import TIME_KINDS
 
 MYPY = False
 if MYPY:
-    from typing import Any, List
+    from typing import Any
 
 STEP, DATA_WAIT, CHECKPOINT, EVAL, LOGGING, STARTUP, OTHER = range(len(TIME_KINDS))
 
@@ -22,14 +22,14 @@ class SpanClock:
     """Seconds by kind since the last `take`. Nested spans count once, to the innermost.
 
     The base kind says what runs outside any span: the step between its forward and its optimizer, an evaluation, or
-    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one byte of `page`,
-    which is the ring's own header once there is a ring: when no step ends any more, it says where the rank hangs.
+    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one byte of
+    `page`, the ring's own header once there is a ring: when no step ends any more, it says where the rank hangs.
     """
 
     __slots__ = ("base", "current", "last", "page", "seconds", "thread")
 
     def __init__(self, start: float) -> None:
-        self.seconds: List[float] = [0.0] * len(TIME_KINDS)
+        self.seconds: list[float] = [0.0] * len(TIME_KINDS)
         self.current = OTHER
         self.base = OTHER
         self.last = start
@@ -68,7 +68,7 @@ class SpanClock:
         self.current = self.page[PHASE_OFFSET] = self.base if outer == len(TIME_KINDS) else outer
         return spent
 
-    def take(self, now: float) -> List[float]:
+    def take(self, now: float) -> list[float]:
         """Give the seconds by kind up to now and start anew; open spans go on."""
         self.seconds[self.current] += now - self.last
         self.last = now

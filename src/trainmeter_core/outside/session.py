@@ -65,7 +65,9 @@ class Session:
         self._start = time.monotonic()
         self.given = {name: getattr(options, name) for name in _GIVEN}
         program = program_of(options.kind, options.target, argv)
-        self.writer = RunWriter.create(program.name, argv, **_about(options, self.given), **git_state(program.directory))
+        self.writer = RunWriter.create(
+            program.name, argv, **_about(options, self.given), **git_state(program.directory)
+        )
         self.plugins, broken = find_plugins(without=options.no_plugins)
         self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in broken]
         """Failures of tm's own process."""

@@ -65,9 +65,7 @@ def _times(value: Value, factor: Value) -> Value:
     return absent if absent is not None else value * factor  # type: ignore[operator]  # both are numbers here
 
 
-def _required(
-    passport: Json, whole: dict[str, Value], part: dict[str, Value], per_token: dict[str, Value]
-) -> Value:
+def _required(passport: Json, whole: dict[str, Value], part: dict[str, Value], per_token: dict[str, Value]) -> Value:
     """FLOPs of the budget: per token, per step, or at the steady rate for its hours."""
     options = passport["options"]
     if options["budget_flops"] is not None:
@@ -76,7 +74,9 @@ def _required(
     if options["budget_tokens"] is not None:
         return _times(per_token[headline], reading(passport, "options.budget_tokens"))
     if options["budget_steps"] is not None:
-        return ratio(_times(whole[headline], reading(passport, "options.budget_steps")), reading(passport, "data.steps"))
+        return ratio(
+            _times(whole[headline], reading(passport, "options.budget_steps")), reading(passport, "data.steps")
+        )
     if options["budget_hours"] is not None:
         rate = ratio(part[headline], reading(passport, "steady.seconds"))
         return _times(rate, ratio(reading(passport, "options.budget_hours"), 1, 3600))

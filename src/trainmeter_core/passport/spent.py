@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _NO_STEP = Absent("no optimizer step was seen")
 _UNSEEN = {
-    "data_wait": Absent("no data loader that trainmeter can see was used; time spent on data is part of the other kinds"),
+    "data_wait": Absent(
+        "no data loader that trainmeter can see was used; time spent on data is part of the other kinds"
+    ),
 }
 _UNSEEN_KIND = Absent("cannot be observed in this program; it is part of the other kinds")
 

@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Absent):
         return {_TAG: "Absent", "reason": value.reason}
     if type(value).__name__ in _CLASSES:
-        names = value._fields if isinstance(value, tuple) else [field.name for field in fields(value)]
+        names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
         return {_TAG: type(value).__name__, **{name: _plain(getattr(value, name)) for name in names}}
     if isinstance(value, dict):
         if all(isinstance(key, str) and key != _TAG for key in value):

@@ -41,11 +41,11 @@ def _plain_crc32c() -> Callable[[bytes], int]:
     return crc32c
 
 
-crc32c: Callable[[bytes], int]
 try:
-    from google_crc32c import value as crc32c
+    from google_crc32c import value as _fast_crc32c
 except ImportError:  # a trainer need not have it, and reads little
-    crc32c = _plain_crc32c()
+    _fast_crc32c = None
+crc32c: Callable[[bytes], int] = _fast_crc32c or _plain_crc32c()
 
 
 def masked(data: bytes) -> int:

@@ -111,8 +111,8 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str) -> Any | None:
-        """Read a run from the tracker alone.
+    def open_run(self, ref: str, server: str | None) -> Any | None:
+        """Read a run from the tracker alone; `server` is the address that the user gave, where they gave one.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.

@@ -10,9 +10,7 @@ _PROGRESS = PREFIX + "progress_pct"
 _ETA = PREFIX + "eta_s"
 
 
-def continued(
-    row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float]
-) -> Dict[str, float]:
+def continued(row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float]) -> Dict[str, float]:
     """Give the row with its sums as those of the whole run.
 
     ``before`` holds the sums of the run's earlier processes (it was resumed), ``since`` the sums that this process had

@@ -16,14 +16,10 @@ from .summary import CONFIG_KEY, config_of, summary_of
 if TYPE_CHECKING:
     from types import ModuleType
 
-_QUESTION = "_assert_can_log_artifact"
-
 ARTIFACT_TYPE = "trainmeter-passport"
 
 
-def close(
-    run: Any, log: Callable[..., Any], last: Mapping[str, float], passport: Mapping[str, Any] | None
-) -> None:
+def close(run: Any, log: Callable[..., Any], last: Mapping[str, float], passport: Mapping[str, Any] | None) -> None:
     """Write the end of a run that is still live.
 
     `log` is the client's own ``Run._log``; `last` the newest series with prefix; `passport` None where it is not known.
@@ -43,20 +39,29 @@ def close(
             run.log_artifact(artifact(wandb, str(run.id), passport))
 
 
+class _NoServer:
+    """Stands for the client's API object, which asks the server for leave when it is made: answers nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_kwargs: None
+
+
 @contextlib.contextmanager
 def _without_asking_the_server(run: Any) -> Iterator[None]:
-    """Leave out the client's own question whether an artifact of this name has another type.
+    """Hand tables and artifacts to the client's own process without its questions to the server before it.
 
-    The client asks for every table, and waits for the answer; the end of the user's run must not wait for a server.
+    For each table the client asks whether another artifact has its name, and waits; with a server that is gone, for
+    20 seconds. The end of the user's run must not wait. What is set on the run object is taken away again.
     """
-    if not callable(getattr(run, _QUESTION, None)):
-        yield
-        return
-    setattr(run, _QUESTION, lambda _artifact: None)
+    put = {"_assert_can_log_artifact": lambda _artifact: None, "_public_api": lambda *_args: _NoServer()}
+    put = {name: stand_in for name, stand_in in put.items() if name not in vars(run) and hasattr(run, name)}
+    for name, stand_in in put.items():
+        setattr(run, name, stand_in)
     try:
         yield
     finally:
-        delattr(run, _QUESTION)
+        for name in put:
+            delattr(run, name)
 
 
 def artifact(wandb: ModuleType, run_id: str, passport: Mapping[str, Any]) -> Any:

@@ -62,3 +62,11 @@ def doctor() -> list[Check]:
     from .checks import checks
 
     return checks()
+
+
+@hookimpl
+def open_run(ref: str) -> Any | None:
+    """Read a run from an offline run's directory, a .wandb file, a run's URL or ``wandb:ENTITY/PROJECT/RUN``."""
+    from .read import open_run as read_run
+
+    return read_run(ref)

@@ -77,7 +77,9 @@ def install(module: ModuleType, agent: AgentFace, publisher: Publisher) -> Undo:
     return undo
 
 
-def _log(original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]) -> Callable[..., Any]:
+def _log(
+    original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def log(self: Any, data: Any = _NOTHING, *args: Any, **kwargs: Any) -> Any:
         if data is _NOTHING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 pytest.importorskip("wandb.sdk.wandb_run")
 
-from fakes.wandb import Backend
+from fakes.wandb import Backend  # noqa: E402
 
 # What a program starts with: the counting agent, and the tap as `tm` would install it.
 PREAMBLE = """
@@ -47,49 +48,71 @@ def backend():
         yield running
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """Nothing of the client's lands outside this test's directory."""
-    for name in [name for name in os.environ if name.startswith("WANDB_")]:
-        monkeypatch.delenv(name)
+def client_environment(directory: Path) -> dict[str, str]:
+    """Nothing of the client's lands outside a directory, and nothing of the tester's own settings is used."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "TRAINMETER_"))}
     return {
-        "WANDB_DIR": str(tmp_path),
-        "WANDB_CACHE_DIR": str(tmp_path / "cache"),
-        "WANDB_CONFIG_DIR": str(tmp_path / "config"),
-        "WANDB_DATA_DIR": str(tmp_path / "data"),
+        **bare,
+        "WANDB_DIR": str(directory),
+        "WANDB_CACHE_DIR": str(directory / "cache"),
+        "WANDB_CONFIG_DIR": str(directory / "config"),
+        "WANDB_DATA_DIR": str(directory / "data"),
         "WANDB_CONSOLE": "off",
         "WANDB_SILENT": "true",
+        "WANDB_MODE": "offline",
         "WANDB_ERROR_REPORTING": "false",
         "WANDB_DISABLE_GIT": "true",
         "WANDB_X_DISABLE_STATS": "true",
         "WANDB_X_DISABLE_META": "true",
         "WANDB_DISABLE_CODE": "true",
         "TRAINMETER_STRICT": "1",
-        "TRAINMETER_HOME": str(tmp_path / "trainmeter"),
+        "TRAINMETER_HOME": str(directory / "trainmeter"),
+        "OMP_NUM_THREADS": "1",
     }
 
 
-@pytest.fixture
-def program(tmp_path, home):
+def run_program(
+    directory: Path, body: str, *, env: dict[str, str], tapped: bool = True, timeout: float = 120, **more: str
+):
     """Run a program that uses `wandb` and `agent`; gives its exit code, stderr and what the agent was told."""
+    told = directory / "told.json"
+    told.unlink(missing_ok=True)
+    text = PREAMBLE.format(paths=[str(HERE), str(HERE.parent)], told=str(told)) + textwrap.dedent(body)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**client_environment(directory), **env, **more, "TAPPED": "1" if tapped else "0"},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    agent = json.loads(told.read_text()) if told.exists() else {}
+    assert not agent.get("failures"), agent["failures"]
+    return SimpleNamespace(code=done.returncode, stderr=done.stderr, stdout=done.stdout, agent=agent)
 
-    def run(body: str, *, env: dict[str, str], tapped: bool = True, timeout: float = 60, **more: str):
-        told = tmp_path / "told.json"
-        told.unlink(missing_ok=True)
-        text = PREAMBLE.format(paths=[str(HERE), str(HERE.parent)], told=str(told)) + textwrap.dedent(body)
-        done = subprocess.run(
-            [sys.executable, "-c", text],
-            env={**os.environ, **home, **env, **more, "TAPPED": "1" if tapped else "0"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        agent = json.loads(told.read_text()) if told.exists() else {}
-        assert not agent.get("failures"), agent["failures"]
-        return SimpleNamespace(code=done.returncode, stderr=done.stderr, stdout=done.stdout, agent=agent)
 
-    return run
+def run_tm(directory: Path, words: list[str], *, env: dict[str, str], timeout: float = 180, **more: str):
+    """Run `tm` with these words in a directory."""
+    return subprocess.run(
+        [sys.executable, "-m", "trainmeter_core", *words],
+        env={**client_environment(directory), **env, **more},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+@pytest.fixture
+def program(tmp_path):
+    """`run_program` in this test's directory."""
+    return functools.partial(run_program, tmp_path)
+
+
+@pytest.fixture
+def tm(tmp_path):
+    """`run_tm` in this test's directory."""
+    return functools.partial(run_tm, tmp_path)
 
 
 def users(rows):

@@ -53,7 +53,9 @@ def test_the_users_history_is_the_same_with_and_without_the_tap(program, backend
     with_tap = backend.only_run()
 
     assert users(with_tap.history) == users(without.history)
-    assert [row["_step"] for row in without.history] == [row["_step"] for row in with_tap.history][: len(without.history)]
+    assert [row["_step"] for row in without.history] == [row["_step"] for row in with_tap.history][
+        : len(without.history)
+    ]
     assert len(with_tap.history) - len(without.history) in (0, 1)
     assert sum("trainmeter/passport" in row for row in with_tap.history) == 1
     assert with_tap.exitcode == without.exitcode

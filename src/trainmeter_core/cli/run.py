@@ -64,6 +64,7 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--no-tap", "no_taps"], multiple=True, metavar="NAME", help="do not observe NAME (repeatable)"),
     click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),
     click.Option(["--python"], metavar="PATH", help="the Python that runs the script"),
+    click.Option(["--progress"], is_flag=True, help="one live line on the terminal, when the output goes elsewhere"),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
     click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
     click.Option(["--version"], is_flag=True, help="print the version"),

@@ -39,7 +39,7 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "tracker")
+_REMEMBERED = ("process", "model", "tracker", "budget")
 
 
 class Agent:
@@ -264,6 +264,7 @@ class Agent:
             self.side = None
         try:
             self.ring = Ring(os.path.join(self.spool, self._file_name() + ".ring"), self.identity)
+            self.clock.page = self.ring.page
         except OSError as error:
             # No space, no directory, no permission: the run goes on unmeasured, and tm says why.
             self.ring_refused = True

@@ -24,6 +24,9 @@ TORCH_TAPS = {
     "torch.serialization": "checkpoint",
     "safetensors.torch": "checkpoint",
     "torch.distributed.checkpoint.state_dict_saver": "checkpoint",
+    "transformers.trainer_callback": "budget",
+    "lightning.pytorch.loops.fit_loop": "budget",
+    "pytorch_lightning.loops.fit_loop": "budget",
 }
 
 

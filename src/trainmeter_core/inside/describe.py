@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
-from .describe_config import config_of
+from .describe_config import attribute, config_of
 
 MATRIX, STACKED = 2, 3
 # Class in a module's MRO -> kind; the first match wins, so that a subclass of nn.Linear is a linear.
@@ -44,6 +44,7 @@ def describe(root: Any) -> dict[str, Any]:
         "module": type(model).__module__,
         "config": config,
         "config_class": config_class,
+        "main_input": _text(model, "main_input_name"),
         "params": walk.params(),
         "modules": list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
@@ -160,6 +161,8 @@ class _Walk:
         children = module._modules  # noqa: SLF001 - children() has no names
         if self.encoder_trains is None and name.rpartition(".")[2] == "decoder":
             self.encoder_trains = self.trainable > 0
+        if not children or self.trainable:
+            return
         fronts = (*FRONT_NORMS, "layer_norm") if any(sub in children for sub in T5_SUBLAYERS) else FRONT_NORMS
         for front in fronts:
             norm = children.get(front)
@@ -225,6 +228,12 @@ def _kind_of(cls: type) -> str:
     if "Norm" in cls.__name__:
         return "norm"
     return "embedding" if cls.__name__.endswith("ParallelEmbedding") else "other"
+
+
+def _text(holder: Any, name: str) -> str | None:
+    """A text attribute, or None where there is none or it is something else."""
+    value = attribute(holder, name)
+    return value if isinstance(value, str) else None
 
 
 def _is_stack(size: tuple[int, ...]) -> bool:

@@ -19,24 +19,21 @@ class PostImportFinder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        hook = _waiting.pop(name, None)
-        if hook is None:
+        if name not in _waiting:
             return None
-        if not _waiting:
-            remove()
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             if finder is PostImportFinder or find is None:
                 continue
             spec = find(name, path, target)
             if spec is not None:
-                _report_after_execution(spec, hook)
+                _report_after_execution(spec)
                 return spec
-        _waiting[name] = hook
         return None
 
 
-def _report_after_execution(spec: Any, hook: Hook) -> None:
+def _report_after_execution(spec: Any) -> None:
+    """Wait for the spec's module to be executed; a spec that was only looked up costs nothing and ends nothing."""
     loader = spec.loader
     execute = getattr(loader, "exec_module", None)
     if execute is None:
@@ -45,7 +42,11 @@ def _report_after_execution(spec: Any, hook: Hook) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module
         execute(module)
-        run_hook(hook, module)
+        hook = _waiting.pop(spec.name, None)
+        if hook is not None:
+            if not _waiting:
+                remove()
+            run_hook(hook, module)
 
     try:
         loader.exec_module = exec_module

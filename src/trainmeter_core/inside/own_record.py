@@ -10,6 +10,8 @@ from ..passport.build import build
 from ..run_record import RunRecord
 from ..runlog.apply import Application
 
+_HEAD_BYTES = 1 << 18
+
 MYPY = False
 if MYPY:
     from typing import Any, Dict, List
@@ -22,14 +24,28 @@ def passport_so_far(run_directory: str, events: List[Dict[str, Any]]) -> Dict[st
     about = _run_file(run_directory)
     if about is not None:
         application.about(about)
-    for event in events:
+    for event in [*_hardware(run_directory), *events]:
         try:
             application.apply({"t": time(), **event})
+            if event["type"] == "model" and event["description"].get("device") == "cpu":
+                application.apply({"type": "hardware", "gpus": []})
         except (KeyError, TypeError, ValueError):
             # One event that does not fit costs only itself, as in a log.
             record.notes.junk_lines += 1
     application.close()
     return build(record)
+
+
+def _hardware(directory: str) -> List[Dict[str, Any]]:
+    """What `tm` found out about the node: it stands among the first lines of the log."""
+    try:
+        with open(os.path.join(directory, "log.jsonl"), "rb") as file:
+            lines = file.read(_HEAD_BYTES).split(b"\n")[:-1]
+        found = [json.loads(line) for line in lines if b'"hardware"' in line]
+    except (OSError, ValueError):
+        # As below, or a line that is no record.
+        return []
+    return [event for event in found if isinstance(event, dict) and event.get("type") == "hardware"]
 
 
 def _run_file(directory: str) -> Any:

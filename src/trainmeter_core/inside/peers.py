@@ -83,4 +83,3 @@ def _totals(ring: Any) -> Tuple[int, int, int]:
             break
         last = again
     return last[1], last[3], last[4]
-

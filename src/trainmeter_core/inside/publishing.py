@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+from math import isfinite
 from time import monotonic
 
 from ..flops import HEADLINE
-from ..meter import Meter, Totals, Window, parse_budget
+from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..readings import Absent
 from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
 from . import span_clock
-from .board import Board
+from .board import Board, log_records, readings_of
 from .guard import site
 from .peers import Peers
 
 MYPY = False
 if MYPY:
     from types import ModuleType
-    from typing import Any, Dict, List, Mapping, Optional, Tuple
+    from typing import Any, Dict, List, Mapping, Optional
 
     from ..hookspecs import Undo
     from .agent import Agent
     from .batch_shape import Shape
+    from .emitted import Emitted
     from .guard import Site
     from .span_clock import SpanClock
 
@@ -53,6 +55,7 @@ class Publishing:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._options: Dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
+        self._budget: Optional[Budget] = parse_budget(self._options)
         self._meter: Optional[Meter] = None
         self._plugins: Dict[str, Any] = {}
         self._board = Board(agent.spool)
@@ -71,6 +74,16 @@ class Publishing:
         self._published: Dict[str, Dict[str, str]] = {}
         self._startup: Optional[Dict[str, Any]] = None
         self._steady = _Steady(agent)
+        self._emitted: Optional[Emitted] = None
+
+    @property
+    def emitted(self) -> Emitted:
+        """What the user's own code emits; made when it first does."""
+        if self._emitted is None:
+            from .emitted import Emitted
+
+            self._emitted = Emitted(self._agent)
+        return self._emitted
 
     # --- what the agent tells -----------------------------------------------------------------------------------
 
@@ -83,9 +96,16 @@ class Publishing:
             shape,
             ranks=max(1, self._agent.identity.world_size),
             headline=self._options.get("convention") or HEADLINE,
-            budget=parse_budget(self._options),
+            budget=self._budget,
             **({"peak_tflops": float(peak)} if peak else {}),
         )
+
+    def budget_found(self, budget: Budget) -> None:
+        """The framework's own goal is known; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
 
     def step_ended(self, seconds: List[float], wall_s: float, startup: bool, batches: Dict[Shape, int]) -> None:
         """Add a step to the window; what came before the end of the first step is startup."""
@@ -107,13 +127,15 @@ class Publishing:
         for name, manager in self._plugins.items():
             with site("plugin " + name):
                 manager.hook.finish(agent=self)
+        if self._emitted is not None:
+            self._emitted.flush()
         self._write_losses(force=True)
 
     def install(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> Optional[Undo]:
         """Load an adapter, alone, and let it tap its tracker."""
         manager = self._plugins.get(name)
         if manager is None:
-            from .loader import load_plugin, load_pluggy
+            from .loader import load_pluggy, load_plugin
 
             load_pluggy()
             from ..plugins import manager_of_one
@@ -139,12 +161,18 @@ class Publishing:
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
     def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
-        """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after."""
+        """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
+
+        Where no optimizer is seen, the user's own step stands. A loss that is not finite is kept as None, and is never
+        the best.
+        """
+        now = self._agent.steps or max(0, step or 0)
         for tag, value in scalars.items():
-            if "loss" not in tag.lower() or tag.startswith(PREFIX) or value != value:
+            if "loss" not in tag.lower() or tag.startswith(PREFIX):
                 continue
             kept = self.losses.get(tag)
-            logged = (value, self._agent.steps)
+            finite = isfinite(value)
+            logged = (value if finite else None, now)
             if kept is None:
                 if len(self.losses) >= _MOST_TAGS:
                     continue
@@ -152,9 +180,10 @@ class Publishing:
             else:
                 kept[0] += 1
                 kept[2] = logged
-                if value < kept[3][0]:
+                if finite and (kept[3][0] is None or value < kept[3][0]):
                     kept[3] = logged
             self._losses_changed = True
+        self._write_losses(force=False)
 
     def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
         """The row that is due, if one is; every reader is given each row once."""
@@ -173,7 +202,7 @@ class Publishing:
 
     def counts(self) -> Dict[str, float]:
         """The sums since the start of the process, by series name; nothing is taken from the window."""
-        row = self._measure(Window(0, 0.0, {}, {}))
+        row = self._measure(Window(0, 0.0, {}, {}), {})
         return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
     def _make_row(self) -> Dict[str, float]:
@@ -182,16 +211,20 @@ class Publishing:
         window = Window(self._steps, self._rate_s, self._batches, seconds)
         self._steps, self._rate_s, self._batches = 0, 0.0, {}
         self._seconds = [0.0] * len(TIME_KINDS)
-        row = self._measure(window)
-        for name, value in self._board.series().items():
+        board = self._board.content()
+        row = self._measure(window, board)
+        for name, value in readings_of(board).items():
             row.setdefault(PREFIX + name, value)
         return row
 
-    def _measure(self, window: Window) -> Dict[str, float]:
+    def _measure(self, window: Window, board: Dict[str, Any]) -> Dict[str, float]:
         agent = self._agent
         meter = self._meter or Meter(Absent("the model was not seen"))
-        meter.ranks = max(1, agent.identity.world_size)
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches))
+        meter.ranks = max(1, round(agent.identity.world_size * board.get("devices_per_rank", 1.0)))
+        if board.get("peak_tflops"):
+            meter.peak_tflops = board["peak_tflops"]
+        age = monotonic() - agent.identity.process_start
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
         return meter.row(window, totals, self._peers.scale(agent))
 
     def passport(self) -> Optional[Dict[str, Any]]:
@@ -200,7 +233,9 @@ class Publishing:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup, self._steady.event()]
+        events = [*self._agent.told.values(), self._startup]
+        events += log_records(self._board.content())
+        events.append(self._steady.event())
         if self.losses:
             events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
         return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
@@ -225,16 +260,22 @@ class Publishing:
 class _Steady:
     """Sums over every step after the first."""
 
-    __slots__ = ("_agent", "batches", "seconds", "wall_s")
+    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.wall_s = 0.0
+        self.shortest = float("inf")
+        self.longest = 0.0
         self.seconds = [0.0] * len(TIME_KINDS)
         self.batches: Dict[Shape, int] = {}
 
     def add(self, wall_s: float, seconds: List[float], batches: Dict[Shape, int]) -> None:
         self.wall_s += wall_s
+        if wall_s < self.shortest:
+            self.shortest = wall_s
+        if wall_s > self.longest:
+            self.longest = wall_s
         for kind, spent in enumerate(seconds):
             self.seconds[kind] += spent
         for shape, calls in batches.items():
@@ -242,7 +283,10 @@ class _Steady:
 
     def event(self) -> Dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, _by_kind(self._agent, self.seconds, None), self.batches, steps)
+        seconds = _by_kind(self._agent, self.seconds, None)
+        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
+        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
+        return event
 
 
 def _by_kind(agent: Agent, seconds: List[float], unseen: Any = ()) -> Dict[str, Any]:

@@ -43,9 +43,10 @@ class Ring:
             identity.local_rank, identity.world_size, identity.wall_clock, identity.monotonic, identity.process_start,
         )  # fmt: skip
 
-    def phase(self, kind: int) -> None:
-        """Say what the process does now, for the moment when no step ends any more."""
-        self._map[layout.PHASE_OFFSET] = kind
+    @property
+    def page(self) -> mmap.mmap:
+        """The memory whose byte at PHASE_OFFSET says what the process does now."""
+        return self._map
 
     def step(
         self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,

@@ -202,16 +202,23 @@ class Drain:
         window = _Window()
         who = {"rank": reader.identity.rank, "pid": reader.identity.pid}
         for record, shapes in reader.steps():
-            if record.flags & layout.FLAG_STARTUP:
-                start = _Window()
-                start.add(record, shapes)
-                self._emit_steps(reader, start.fields(startup=True), start.end)
+            startup = bool(record.flags & layout.FLAG_STARTUP)
+            if startup or record.type == layout.TAIL_RECORD:
+                # Blocks of their own: the steady part that rates are taken over has neither.
+                self._emit_window(reader, window)
+                window = _Window()
+                window.add(record, shapes)
+                self._emit_window(reader, window, startup=startup)
+                window = _Window()
             else:
                 window.add(record, shapes)
-        if window.wall_s or window.n:
-            self._emit_steps(reader, window.fields(startup=False), window.end)
+        self._emit_window(reader, window)
         if reader.lost != lost:
             self._emit({"type": "dropped", **who, "records": reader.lost - lost})
+
+    def _emit_window(self, reader: RingReader, window: _Window, startup: bool = False) -> None:
+        if window.wall_s or window.n:
+            self._emit_steps(reader, window.fields(startup), window.end)
 
     def _emit_steps(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
         wall = reader.wall_clock(end)

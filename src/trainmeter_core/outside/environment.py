@@ -54,11 +54,10 @@ def adapters_environment(
     """Give what the adapters add to the command's environment, and (name, reason) of those that failed."""
     added: dict[str, str] = {}
     failed: list[tuple[str, str]] = []
-    for plugin in plugins:
+    for name, manager in managers(plugins):
         try:
-            for _, manager in managers([plugin]):
-                for told in manager.hook.environment(metrics_url=metrics_url, base={**base, **added}):
-                    added.update(told)
-        except Exception as error:  # noqa: BLE001 - a third party's adapter
-            failed.append((plugin.name, f"{type(error).__name__}: {error}"))
+            for told in manager.hook.environment(metrics_url=metrics_url, base={**base, **added}):
+                added.update(told)
+        except Exception as error:  # noqa: BLE001, PERF203 - a third party's adapter, each alone
+            failed.append((name, f"{type(error).__name__}: {error}"))
     return added, failed

@@ -63,6 +63,12 @@ def steady(record: RunRecord, sheet: Sheet) -> Json:
         for name, (value, unit, origin) in values.items()
     }
     section["batches"] = _table(record.steady_batches, "steady.batches", sheet)
+    section["gpus"] = {
+        uuid: sheet.numbers(f"steady.gpus.{uuid}", dict(sorted(means.items())), "as sampled", MEASURED)
+        for uuid, means in record.steady_gpus.means().items()
+    }
+    samples = [each.count for readings in record.steady_gpus.table.values() for each in readings.values()]
+    section["gpu_samples"] = sheet.number("steady.gpu_samples", max(samples, default=0), "samples", COUNTED)
     return section
 
 

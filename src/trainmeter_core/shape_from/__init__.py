@@ -5,6 +5,7 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
 - `class`, `module`: name and defining module of the root's class
 - `config`: the config's attributes that are numbers, strings, booleans, None or lists of them, and nested configs
   (`text_config`, `vision_config`, ...) as dicts of the same; None without a config.  `config_class`: its class or None
+- `main_input`: the name of the input that Hugging Face counts, or None
 - `params`: `total`, `trainable` (elements of all parameters and of those with a gradient, shared ones once), `lookup`
   (of the weights of every distinct nn.Embedding), `position_lookup` (of those that are position tables), `norm_bias`
   (of norms and of one-dimensional parameters); None when there are no modules
@@ -25,10 +26,10 @@ from trainmeter_core.model_shape import AttentionCore, Matmul, ModelShape, Scan
 from trainmeter_core.readings import Absent
 
 from .blocks import dense_decoder, merged
-from .config_facts import Facts, facts, layer_kinds, source_of
+from .config_facts import Facts, facts, layer_kinds, source_of, text_config
 from .entries import Entry, parameters
 from .families import FAMILIES, entries_of
-from .modules import Seen, seen_in
+from .modules import Seen, is_beside, seen_in
 from .roles import POSITION_TABLES
 from .streams import Layout, layout_of
 from .templates import TEMPLATES
@@ -57,8 +58,9 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     kind, class_name = str(config.get("model_type") or ""), str(description.get("class") or "")
     known_decoder = source in ("gpt_config", "llama_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
     layout = layout_of(config, class_name, known_decoder=known_decoder, entries=entries)
-    seen = seen_in(entries, config, layout)
-    known = facts(config) if source else Absent("the model has no config of a known kind")
+    seen = seen_in(entries, (text_config(config) if layout.beside else None) or config, layout)
+    text = text_config(config) if layout.beside else config
+    known = facts(text) if source and text is not None else Absent("the model has no config of a known kind")
     cores, told = _module_cores(seen, layout), "modules"
     scans = any(isinstance(component, Scan) for component in seen.components)
     projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
@@ -78,6 +80,7 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
         gap = "the recurrence of this model's linear attention is not known"
     unknown = Absent("not visible without a config")
     assert params is not None
+    beside = parameters([entry for entry in entries if is_beside(entry, layout)], POSITION_TABLES)["total"]
     shape = ModelShape(
         merged([*seen.components, *cores]),
         params["total"],
@@ -86,14 +89,23 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
         known.width if isinstance(known, Facts) else unknown,
         known.layers if isinstance(known, Facts) else unknown,
         family=kind or class_name,
-        main_input=layout.main_input,
+        main_input=_main_input(description, layout),
+        beside_parameters=beside,
         gap=gap,
     )
     return shape, told
 
 
+def _main_input(description: Mapping[str, Any], layout: Layout) -> int | Absent:
+    name = description.get("main_input")
+    if layout.main_input or name in (None, "input_ids"):
+        return layout.main_input
+    return Absent(f"how many elements {name} has in a batch is not known")
+
+
 def _written(config: Mapping[str, Any], source: str, class_name: str) -> list[Entry] | Absent:
-    if source == "hf_config" and class_name and not class_name.endswith(WRITTEN_HEADS):
+    is_known = str(config.get("model_type")) in {*TEMPLATES, *FAMILIES}
+    if source == "hf_config" and is_known and class_name and not class_name.endswith(WRITTEN_HEADS):
         return Absent(f"the head of {class_name} is not known from its config alone")
     template = TEMPLATES.get(str(config.get("model_type"))) if source == "hf_config" else None
     if template is None:

@@ -4,6 +4,7 @@ It answers GraphQL by operation name, file_stream, and uploads. What it has no a
 tests assert to be empty.
 """
 
+# ruff: noqa: N815 - the names that http.server calls
 from __future__ import annotations
 
 import gzip
@@ -12,7 +13,7 @@ import re
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from .operations import ENTITY, Operations
@@ -22,6 +23,9 @@ API_KEY = "0123456789abcdef" * 2 + "01234567"  # 40 characters: the client check
 
 _STREAM = re.compile(r"/files/([^/]+)/([^/]+)/([^/]+)/file_stream")
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Answer = tuple[int, Any, str]
 JSON = "application/json"
 
@@ -30,7 +34,8 @@ class Backend:
     """The server; a context manager.
 
     Faults: `delay_s` before each answer; `statuses` answered next to file_stream, `always` answered to all of them;
-    `close_early` closes the connection instead of answering a file_stream; `down` refuses everything that way.
+    `close_early` closes the connection instead of answering a file_stream; `down`, which a program may bring about by
+    asking for /go-away, does so for everything.
     """
 
     def __init__(self) -> None:
@@ -51,7 +56,7 @@ class Backend:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    def __enter__(self) -> Backend:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -114,6 +119,9 @@ class Backend:
                 return 200, {}, JSON
             if path.startswith("/storage/"):
                 return self._storage(method, path[len("/storage/") :], body)
+            if path == "/go-away":
+                self.down = True
+                return 200, {}, JSON
             if path == "/healthz":
                 return 200, {"ok": True}, JSON
             self.unknown_ops.append(f"{method} {path}")
@@ -156,7 +164,7 @@ def _handler(backend: Backend) -> type[BaseHTTPRequestHandler]:
             body = self._body()
             try:
                 answer = backend.answer(self.command, path, body)
-            except Exception as error:  # a fault of this stand-in: 400 is final for the client, a 500 it retries
+            except Exception as error:  # noqa: BLE001 - a fault of this stand-in: 400 is final for the client, a 500 it retries
                 backend.unknown_ops.append(f"FAULT {path}: {error!r}")
                 answer = 400, {"error": repr(error)}, JSON
             if answer is None:

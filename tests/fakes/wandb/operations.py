@@ -1,5 +1,6 @@
 """The GraphQL operations that the client and its public API need, by operation name."""
 
+# ruff: noqa: N802 - the operations have their own names
 from __future__ import annotations
 
 import hashlib
@@ -73,7 +74,9 @@ class Operations:
     def UpsertBucket(self, given: Json, query: str) -> Json:
         backend = self.backend
         run = next((run for run in backend.runs.values() if run.storage_id == given.get("id")), None)
-        inserted = run is None and backend.find(given.get("entity"), given.get("project"), given.get("name", "")) is None
+        inserted = (
+            run is None and backend.find(given.get("entity"), given.get("project"), given.get("name", "")) is None
+        )
         run = run or backend.run(given.get("entity"), given.get("project"), given["name"])
         run.upsert(given)
         bucket = {
@@ -165,7 +168,10 @@ class Operations:
         edges = [{"node": node, "cursor": str(place)} for place, node in enumerate(nodes)]
         page = {"endCursor": None, "hasNextPage": False}
         return {
-            "project": {"internalId": "1", "run": {"fileCount": len(nodes), "files": {"edges": edges, "pageInfo": page}}}
+            "project": {
+                "internalId": "1",
+                "run": {"fileCount": len(nodes), "files": {"edges": edges, "pageInfo": page}},
+            }
         }
 
     # --- artifacts and views ------------------------------------------------------------------------------------

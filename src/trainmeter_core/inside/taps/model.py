@@ -200,12 +200,14 @@ class ModelTap:
 
     def _describe(self, root: Any, autocast: str) -> None:
         from ..describe import describe
+        from ..gpus import fp32_may_be_tf32, gpus_of
 
         description = describe(root)
         if autocast:
             description["autocast"] = autocast
         description["device"] = _device(root)
-        self.agent.event("model", {"description": description})
+        description["tf32"] = fp32_may_be_tf32()
+        self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
         self.agent.publish().model_found(description)
 
     def undo(self) -> None:

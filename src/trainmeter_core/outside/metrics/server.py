@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, page)
 
-    do_HEAD = do_GET
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server calls
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)

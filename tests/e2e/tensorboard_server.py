@@ -44,8 +44,8 @@ class TensorBoard:
         with urllib.request.urlopen(f"{self.url}/data/{route}", timeout=30) as answer:
             return json.load(answer)
 
-    def wait_for(self, route: str, wanted):
-        until = time.monotonic() + STARTS_WITHIN_S
+    def wait_for(self, route: str, wanted, within: float = STARTS_WITHIN_S):
+        until = time.monotonic() + within
         while time.monotonic() < until:
             with contextlib.suppress(urllib.error.URLError, ConnectionError):
                 answer = self.get(route)
@@ -55,10 +55,11 @@ class TensorBoard:
             time.sleep(0.1)
         raise AssertionError(f"{route} did not become as wanted\n{self.log()}")
 
-    def wait_for_runs(self, count: int, step: int = 0):
-        return self.wait_for(
-            "plugin/trainmeter/runs", lambda a: len([run for run in a["runs"] if run["step"] >= step]) == count
-        )["runs"]
+    def wait_for_runs(self, count: int, step: int = 0, within: float = STARTS_WITHIN_S):
+        def wanted(answer) -> bool:
+            return len([run for run in answer["runs"] if run["step"] >= step]) == count
+
+        return self.wait_for("plugin/trainmeter/runs", wanted, within)["runs"]
 
     def data(self, *runs: str):
         return self.get("plugin/trainmeter/data?" + "&".join("run=" + quote(run) for run in runs))

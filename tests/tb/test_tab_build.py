@@ -10,7 +10,8 @@ import pytest
 
 from trainmeter_tb.tab.plugin import FILES, STATIC
 
-SOURCE = os.path.join(os.path.dirname(STATIC), "frontend")
+# The source stands in the repository alone; what is installed has the build.
+SOURCE = os.path.join(os.path.dirname(__file__), *[os.pardir] * 2, "src", "trainmeter_tb", "tab", "frontend")
 
 
 @pytest.fixture(scope="module")

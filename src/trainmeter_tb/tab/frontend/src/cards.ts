@@ -3,7 +3,7 @@
 import { absent, el } from "./dom";
 import { duration, figure, inUnit } from "./format";
 import { chip } from "./runs";
-import { last, mean, reason, type Shown, type View } from "./view";
+import { last, reason, shareOf, type Shown, type View } from "./view";
 
 type Card = { title: string; content: (run: Shown) => (Node | null)[] };
 
@@ -99,9 +99,9 @@ const LOSSES: Record<string, string> = {
 /** The kind of time, besides the steps themselves, that took most of the whole run. */
 function loss(run: Shown): (Node | null)[] {
   const found = Object.keys(LOSSES)
-    .map((kind) => ({ kind, value: mean(run.data, `time/${kind}`) }))
+    .map((kind) => ({ kind, value: shareOf(run.data, kind) }))
     .filter((each): each is { kind: string; value: number } => each.value !== null)
     .sort((a, b) => b.value - a.value)[0];
   if (!found) return [absent("no time shares were published")];
-  return [big(found.value, "percent", `mean time/${found.kind}`), small(`${LOSSES[found.kind]!}, over the run`)];
+  return [big(found.value, "percent", `share ${found.kind}`), small(`${LOSSES[found.kind]!}, over the whole run`)];
 }

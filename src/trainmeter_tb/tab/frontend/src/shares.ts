@@ -2,7 +2,7 @@
 
 import { absent, el } from "./dom";
 import { figure } from "./format";
-import { mean, type Shown } from "./view";
+import { shareOf, type Shown } from "./view";
 
 export const KINDS: { kind: string; label: string; colour: string }[] = [
   { kind: "step", label: "step", colour: "#4c78a8" },
@@ -14,12 +14,12 @@ export const KINDS: { kind: string; label: string; colour: string }[] = [
   { kind: "other", label: "other", colour: "#a9b1bb" },
 ];
 
-/** The share of each kind over all rows; every row's parts add up to 100, so do these. */
+/** The share of each kind in the whole run. */
 export function timeBar(run: Shown): HTMLElement {
-  const parts = KINDS.map((each) => ({ ...each, share: mean(run.data, `time/${each.kind}`) })).filter((part) => part.share !== null);
+  const parts = KINDS.map((each) => ({ ...each, share: shareOf(run.data, each.kind) })).filter((part) => part.share !== null);
   if (!parts.length) return el("div", {}, absent("no time shares were published"));
   const bar = el("div", { class: "shares", role: "img", "aria-label": parts.map((part) => `${part.label} ${part.share!.toFixed(1)} %`).join(", ") });
   for (const part of parts) bar.append(el("i", { style: `width:${part.share}%;background:${part.colour}`, title: `${part.label} ${part.share!.toFixed(1)} %` }));
-  const legend = el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("i", { class: "swatch", style: `background:${part.colour}` }), el("span", { class: "label" }, part.label), figure(part.share!, "percent", `mean time/${part.kind}`))));
+  const legend = el("ul", { class: "legend" }, ...parts.map((part) => el("li", {}, el("i", { class: "swatch", style: `background:${part.colour}` }), el("span", { class: "label" }, part.label), figure(part.share!, "percent", `share ${part.kind}`))));
   return el("div", {}, bar, legend);
 }

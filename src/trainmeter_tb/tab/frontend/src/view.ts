@@ -57,9 +57,21 @@ export function last(data: Columns, name: string): number | null {
   return found ? found.values[found.values.length - 1]! : null;
 }
 
-export function mean(data: Columns, name: string): number | null {
-  const values = column(data, name)?.values;
-  return values ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
+/** The share of a kind of time in the whole run: from its passport, else from its rows, each by the time it covers. */
+export function shareOf(data: RunData, kind: string): number | null {
+  const shares = data.passport?.json?.["time"]?.shares;
+  if (shares) return shares[kind]?.value ?? null;
+  const found = column(data, `time/${kind}`);
+  if (!found) return null;
+  const times = data.axes[found.axis]!.time;
+  let sum = 0;
+  let whole = 0;
+  for (let at = 1; at < times.length; at++) {
+    const covered = Math.max(0, times[at]! - times[at - 1]!);
+    sum += covered * found.values[at]!;
+    whole += covered;
+  }
+  return whole > 0 ? sum / whole : found.values[0]!;
 }
 
 export function median(data: Columns, name: string): number | null {

@@ -124,6 +124,17 @@ def test_any_object_at_all_is_described_without_an_error():
         assert describe(thing)["params"]["total"] == 0
 
 
+def test_a_flat_shard_or_a_packed_weight_counts_as_the_whole():
+    """FSDP1 leaves a one-dimensional shard in place, 4-bit quantization a packed column of bytes."""
+    model = nn.ModuleDict({"table": nn.Embedding(10, 4), "norm": nn.LayerNorm(4), "linear": nn.Linear(4, 8)})
+    whole = describe(model)
+    for parameter in model.parameters():
+        parameter.data = torch.zeros(3)
+    sharded = describe(model)
+    assert sharded["params"] == whole["params"]
+    assert [e["shape"] for e in sharded["modules"]] == [e["shape"] for e in whole["modules"]]
+
+
 def test_the_whole_shape_of_a_partitioned_parameter_is_taken():
     """DeepSpeed ZeRO-3 leaves an empty tensor with the whole shape in ds_shape."""
     model = nn.Linear(4, 8, bias=False)

@@ -30,7 +30,8 @@ class SideFile:
             return
         line = json.dumps({"type": kind, "t": time(), **fields}, default=str, separators=(",", ":")).encode()
         if len(line) > MAX_LINE:
-            line = json.dumps({"type": "dropped", "t": time(), "kind": kind, "bytes": len(line)}).encode()
+            why = "an event " + kind + " of " + str(len(line)) + " bytes was dropped"
+            line = json.dumps({"type": "failure", "t": time(), "site": "side file", "count": 1, "first": why}).encode()
         try:
             if self._descriptor < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

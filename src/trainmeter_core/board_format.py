@@ -1,10 +1,10 @@
-"""The board: one small mmapped file in which `tm` lays its newest readings for the agents; a sequence number guards it."""
+"""The board: one small mmapped file in which `tm` lays its newest readings for the agents, under a sequence number."""
 
 from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Dict, Optional
+from typing import Any
 
 BOARD_BYTES = 1 << 16
 
@@ -12,7 +12,7 @@ BOARD_BYTES = 1 << 16
 HEAD = struct.Struct("<II")
 
 
-def write_board(target: Any, content: Dict[str, Any]) -> bool:
+def write_board(target: Any, content: dict[str, Any]) -> bool:
     """Lay the content on a writable buffer of BOARD_BYTES; False when it does not fit. One writer only."""
     text = json.dumps(content, separators=(",", ":")).encode()
     if len(text) + HEAD.size > BOARD_BYTES:
@@ -24,7 +24,7 @@ def write_board(target: Any, content: Dict[str, Any]) -> bool:
     return True
 
 
-def read_board(source: Any) -> Optional[Dict[str, Any]]:
+def read_board(source: Any) -> dict[str, Any] | None:
     """Read the newest whole content, or None while there is none or it is being written."""
     for _ in range(3):
         sequence, length = HEAD.unpack_from(source, 0)

@@ -7,10 +7,12 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 PROJECT = "trainmeter"
 GROUP = "trainmeter"
@@ -50,30 +52,39 @@ class AgentFace(Protocol):
     def logging(self) -> Any:
         """A context manager around the user's own tracker call: its time is counted as ``time/logging``."""
 
-    def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
+    def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False, reader: str = "") -> Optional[Dict[str, float]]:
-        """The series to publish now, names with prefix, finite values only. A row is made at most once a second, and
-        given once to each reader that asks by its own name; None when it had the newest one already. ``final`` waives
-        the second."""
+    def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
+        """The series to publish now, names with prefix, finite values only.
 
-    def counts(self) -> Dict[str, float]:
+        A row is made at most once a second, and given once to each reader that asks by its own name; None when it had
+        the newest one already. ``final`` waives the second.
+        """
+
+    def counts(self) -> dict[str, float]:
         """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
-    def passport(self) -> Optional[Dict[str, Any]]:
+    def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
 
     def publishes_to(self, tracker: str, **where: str) -> None:
-        """Tell once, for `tm` and the run log, where the run can be looked at (log directory, run id, URL)."""
+        """Tell, for `tm` and the run log, where the run can be looked at (log directory, run id, URL).
+
+        Once per run, and once more where that is known better than at its first row.
+        """
 
     def blocked(self, call: str, seconds: float, advice: str) -> None:
-        """Tell how long the user's calls of one kind have blocked the training thread so far. Where that is more than
-        5 % of the run, `tm` says so at the end: ``<call> took 31 % of the run: <advice>``."""
+        """Tell how long the user's calls of one kind have held the training up so far.
+
+        Where that is more than 5 % of the run, `tm` says so at the end: ``<call> took 31 % of the run: <advice>``.
+        """
 
     def guard(self, site: str) -> Any:
-        """A context manager that keeps every Exception of ours from the user's program, counts it under the site's
-        name, and lets the site rest after a few."""
+        """A context manager that keeps every Exception of ours from the user's program.
+
+        It counts them under the site's name and lets the site rest after a few.
+        """
 
 
 class LocalWriter(Protocol):
@@ -85,15 +96,15 @@ class LocalWriter(Protocol):
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
 
-    def close(self, passport_markdown: Optional[str]) -> None:
-        """Write the passport, flush and close."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as the object that it renders, flush and close."""
 
 
 class Hooks:
     """The specifications; pluggy reads their names and signatures."""
 
     @hookspec
-    def tracker_modules(self) -> List[str]:  # type: ignore[empty-body]
+    def tracker_modules(self) -> list[str]:  # type: ignore[empty-body]
         """Names of the modules whose import installs this adapter's tap.
 
         Process: trainer. Thread: the importing one. Rate: once. Returns: exact dotted names, never a pattern.
@@ -116,14 +127,15 @@ class Hooks:
 
     @hookspec
     def finish(self, agent: AgentFace) -> None:
-        """Publish the last row and the passport, in five seconds at the most; also called when the user's own closing
-        call never came. What could not be sent by then is left in the run directory for `deliver`.
+        """Publish the last row and the passport, in five seconds at the most, where the user's closing call never came.
+
+        What could not be sent by then is left in the run directory for `deliver`.
 
         Process: trainer. Thread: main, at exit. Rate: once. Returns: nothing.
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str, server: Optional[str]) -> Optional[Any]:
+    def open_run(self, ref: str, server: str | None) -> Any | None:
         """Read a run from the tracker alone; `server` is the address that the user gave, where they gave one.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
@@ -131,37 +143,38 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_local(self, directory: str) -> Optional[LocalWriter]:
+    def open_local(self, directory: str) -> LocalWriter | None:
         """Open files in the given directory for a run that has no tracker of its own.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a writer, or None when the library for it is missing.
         """
 
     @hookspec
-    def doctor(self) -> List[Check]:  # type: ignore[empty-body]
+    def doctor(self) -> list[Check]:  # type: ignore[empty-body]
         """Say whether the tracker is here, in which version, and whether the tap fits it.
 
         Process: tm, in the trainer's interpreter. Thread: main. Rate: once per command. Returns: checks.
         """
 
     @hookspec(firstresult=True)
-    def where(self, tracker: str, place: Mapping[str, str]) -> Optional[str]:
+    def where(self, tracker: str, place: Mapping[str, str]) -> str | None:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
         """
 
     @hookspec
-    def deliver(self, run_directory: str) -> List[Delivered]:  # type: ignore[empty-body]
+    def deliver(self, run_directory: str) -> list[Delivered]:  # type: ignore[empty-body]
         """Send what a run left in its directory because its tracker did not answer (`runlog.format.PENDING`).
 
         Process: tm, of a later time. Thread: main. Rate: once per directory. Returns: one entry per tracker's run.
         """
 
     @hookspec(firstresult=True)
-    def export(self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str]) -> Optional[str]:
-        """Write a finished run that another tracker, or none, has seen into this tracker; `target` holds what the
-        user said of the place (``server``, ``project``, ``run``).
+    def export(self, tracker: str, run_directory: str, target: Mapping[str, str]) -> str | None:
+        """Write a run of a run directory into this tracker, as if it had seen the run.
+
+        `target` is what the user said of the place: ``server``, ``project``, ``name``; each may be missing.
 
         Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
         Raises `ValueError` with one clear line when it cannot be written.

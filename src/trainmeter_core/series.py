@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Iterator, NamedTuple
 
 PREFIX = "trainmeter/"
 
@@ -22,7 +22,9 @@ LADDER_RUNGS = ("1_gpu_util", "2_sm_active", "3_tensor_active", "4_ofu", "5_hfu"
 CUMULATIVE = ("step", "steps_skipped", "tokens", "samples", "flops")
 """Series that are sums since the start of the run; a resumed run goes on from them."""
 
-_PROGRESS: List[Series] = [
+GPU_FAMILIES = ("ladder/", "gpu/", "intensity/")
+
+_PROGRESS: list[Series] = [
     Series("step", "steps", "optimizer steps; gradient accumulation counts as one, a skipped step is counted apart"),
     Series("steps_skipped", "steps", "optimizer steps that a gradient scaler skipped"),
     Series("tokens", "tokens", "tokens trained on, summed over data-parallel ranks"),
@@ -30,7 +32,8 @@ _PROGRESS: List[Series] = [
     Series("flops", "FLOPs", "model FLOPs spent under the headline convention"),
     Series("flops_required", "FLOPs", "model FLOPs that the budget needs under the headline convention"),
     Series("progress_pct", "percent", "share of the budget done"),
-    Series("eta_s", "seconds", "time to the end of the budget at the speed of the last window"),
+    Series("eta_s", "seconds", "time to the end of the budget at the mean speed of the last 64 windows"),
+    Series("eta_plus_minus_s", "seconds", "two standard deviations of that time, from the spread of those windows"),
     Series("tokens_per_s", "tokens/s", "global tokens per second over the last window of whole steps"),
     Series("tokens_per_s_per_gpu", "tokens/s", "tokens per second and GPU over the last window of whole steps"),
     Series("samples_per_s", "samples/s", "global samples per second over the last window of whole steps"),
@@ -39,13 +42,13 @@ _PROGRESS: List[Series] = [
     Series("tflops", "TFLOP/s", "model FLOP rate of the run under the headline convention"),
 ]
 
-_EFFICIENCY: List[Series] = [
+_EFFICIENCY: list[Series] = [
     Series("mfu_pct", "percent", "model FLOPs utilization under the headline convention"),
     Series("mfu/<convention>", "percent", "model FLOPs utilization under the named convention"),
     Series("hfu_pct", "percent", "hardware FLOPs utilization: executed model FLOPs, recompute included"),
 ]
 
-_LADDER: List[Series] = [
+_LADDER: list[Series] = [
     Series("ladder/1_gpu_util", "percent", "time in which any kernel was running"),
     Series("ladder/2_sm_active", "percent", "SM cycles with at least one warp assigned"),
     Series("ladder/3_tensor_active", "percent", "cycles in which a tensor pipe was busy"),
@@ -54,12 +57,12 @@ _LADDER: List[Series] = [
     Series("ladder/6_mfu", "percent", "model FLOPs utilization under the headline convention"),
 ]
 
-_GPU: List[Series] = [
+_GPU: list[Series] = [
     Series("gpu/sm_occupancy", "percent", "resident warps of the most an SM can hold"),
     Series("gpu/dram_active", "percent", "cycles in which the memory interface was busy"),
     Series("gpu/fp32_active", "percent", "cycles in which the FP32 pipe was busy"),
     Series("gpu/power_w", "watts", "board power"),
-    Series("gpu/energy_j", "joules", "energy since the start of the run"),
+    Series("gpu/energy_j", "joules", "energy of the job's GPUs of this node since the start of the run, their sum"),
     Series("gpu/sm_clock_mhz", "MHz", "SM clock"),
     Series("gpu/mem_used_bytes", "bytes", "device memory in use"),
     Series("gpu/temp_c", "degrees C", "GPU temperature"),
@@ -67,13 +70,13 @@ _GPU: List[Series] = [
     Series("gpu/observed_tflops", "TFLOP/s", "tensor active x peak of the dtype x clock / reference clock"),
 ]
 
-_INTENSITY: List[Series] = [
+_INTENSITY: list[Series] = [
     Series("intensity/observed", "FLOP/byte", "observed FLOPs over the DRAM bytes of the same window"),
     Series("intensity/model", "FLOP/byte", "model FLOPs of a step over the fewest bytes it must move"),
     Series("intensity/ridge", "FLOP/byte", "peak over memory bandwidth"),
 ]
 
-_TIME: List[Series] = [
+_TIME: list[Series] = [
     Series("time/step", "percent", "forward, backward and optimizer, as the host sees them"),
     Series("time/data_wait", "percent", "blocked in a data loader's next"),
     Series("time/checkpoint", "percent", "saving checkpoints"),
@@ -83,11 +86,11 @@ _TIME: List[Series] = [
     Series("time/other", "percent", "everything else"),
 ]
 
-_NODE: List[Series] = [Series("node/<reading>", "see docs/node.md", "the node's own readings, published sparsely")]
+_NODE: list[Series] = [Series("node/<reading>", "see docs/node.md", "the node's own readings, published sparsely")]
 
-SERIES: Tuple[Series, ...] = tuple(_PROGRESS + _EFFICIENCY + _LADDER + _GPU + _INTENSITY + _TIME + _NODE)
+SERIES: tuple[Series, ...] = tuple(_PROGRESS + _EFFICIENCY + _LADDER + _GPU + _INTENSITY + _TIME + _NODE)
 
-_BY_NAME: Dict[str, Series] = {series.name: series for series in SERIES}
+_BY_NAME: dict[str, Series] = {series.name: series for series in SERIES}
 
 
 def series_of(name: str) -> Series:

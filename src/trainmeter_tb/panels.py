@@ -1,8 +1,7 @@
-"""What a viewer shows without installing anything: the custom_scalars layout and the passport as Markdown; pure."""
+"""The custom_scalars layout: charts that any TensorBoard shows, beside the user's own; pure."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, Iterable
 
 CATEGORY = "trainmeter"
@@ -64,37 +63,3 @@ def _tags_of(chart: Any) -> Iterable[str]:
     yield from chart.multiline.tag
     for series in chart.margin.series:
         yield from (series.value, series.lower, series.upper)
-
-
-def passport_markdown(passport: dict[str, Any]) -> str:
-    """Give the passport as Markdown: one table per part, every value of the object in it."""
-    lines = ["# Training passport"]
-    for part, content in passport.items():
-        rows = list(_rows(content, ""))
-        if rows:
-            lines += ["", "## " + _plain(part), "", "| | |", "|---|---|"]
-            lines += ["| " + _plain(name) + " | " + _plain(value) + " |" for name, value in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _rows(content: Any, name: str) -> list[tuple[str, str]]:
-    if isinstance(content, dict):
-        return [row for key, inner in content.items() for row in _rows(inner, (name + " " + str(key)).strip())]
-    if isinstance(content, (list, tuple)):
-        if all(not isinstance(item, (dict, list, tuple)) for item in content):
-            return [(name, ", ".join(_text(item) for item in content))] if content else []
-        return [row for number, item in enumerate(content, 1) for row in _rows(item, name + " " + str(number))]
-    return [] if content is None else [(name, _text(content))]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return format(value, ",")
-    return format(value, ".6g") if isinstance(value, float) else str(value)
-
-
-def _plain(text: str) -> str:
-    """Take the meaning out of characters that would end a table's cell or mark text up."""
-    return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text).replace("\n", " ").replace("\r", " ")

@@ -76,6 +76,8 @@ def open_run(ref: str) -> Any | None:
     """Read a run from a log directory or one event file."""
     if not os.path.exists(ref):
         return None
-    from .read import open_run as read_run
-
-    return read_run(ref)
+    try:
+        from .read import open_run as read
+    except ImportError:  # tm without tensorboard
+        return None
+    return read(ref)

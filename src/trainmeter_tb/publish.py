@@ -8,6 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Mapping
 
+from trainmeter_core.passport import markdown
+from trainmeter_core.version import __version__
+
 from . import panels
 from .events import (
     LAYOUT_PLUGIN,
@@ -16,6 +19,7 @@ from .events import (
     PASSPORT_JSON_TAG,
     PASSPORT_TAG,
     TEXT_PLUGIN,
+    VERSION_TAG,
     Told,
     string_of,
 )
@@ -28,6 +32,11 @@ if TYPE_CHECKING:
 TRACKER = "tensorboard"
 
 _OPTIMIZER_STEP = "trainmeter/step"
+
+# The machine-readable passport is written again now and then, for a run that is killed: at first after this many
+# seconds, then when the run has become a quarter older, so that a long run holds a few dozen.
+_PASSPORT_AFTER_S = 60.0
+_OLDER = 0.25
 
 # A layout stands near the start of an event file; beyond this a resumed run is not searched for one.
 _LAYOUT_WITHIN = 64 << 20
@@ -44,6 +53,8 @@ class Publisher:
         self._lock = threading.RLock()
         self._owner = os.getpid()
         self._finished = False
+        self._started = time.monotonic()
+        self._passport_due = self._started + _PASSPORT_AFTER_S
 
     @property
     def silent(self) -> bool:
@@ -133,6 +144,10 @@ class Publisher:
             step = owner.axis.place(told.step, row.get(_OPTIMIZER_STEP))
             sink.row(row, step, told.wall_time)
             self._begin(sink, owner, step)
+            now = time.monotonic()
+            if now >= self._passport_due:
+                self._passport_due = now + max(_PASSPORT_AFTER_S, _OLDER * (now - self._started))
+                self._write_json(sink, self.agent.passport(), step)
 
     def _begin(self, sink: Sink, owner: Writer, step: int) -> None:
         """The first row in a directory: say where it is, show the panels, leave what is known should we be killed."""
@@ -146,9 +161,14 @@ class Publisher:
                     self._layouts[owner.logdir] = earlier
         self.agent.publishes_to(TRACKER, logdir=owner.logdir)
         self._write_layout(sink, owner.logdir, step)
-        passport = self.agent.passport()
+        sink.string(VERSION_TAG, OWN_PLUGIN, __version__.encode(), step)
+        self._write_json(sink, self.agent.passport(), step)
+
+    @staticmethod
+    def _write_json(sink: Sink, passport: Mapping[str, Any] | None, step: int) -> None:
         if passport:
-            sink.string(PASSPORT_JSON_TAG, OWN_PLUGIN, _json(passport), step)
+            text = json.dumps(passport, separators=(",", ":"), allow_nan=False)
+            sink.string(PASSPORT_JSON_TAG, OWN_PLUGIN, text.encode("utf-8"), step)
 
     def _write_layout(self, sink: Sink, logdir: str, step: int) -> None:
         content = panels.merged_layout(sink.layout_class(), self._layouts.get(logdir))
@@ -169,12 +189,8 @@ class Publisher:
         if row or passport:
             self._begin(sink, state, step)
         if passport:
-            sink.string(PASSPORT_TAG, TEXT_PLUGIN, panels.passport_markdown(passport).encode("utf-8"), step)
-            sink.string(PASSPORT_JSON_TAG, OWN_PLUGIN, _json(passport), step)
-
-
-def _json(passport: Mapping[str, Any]) -> bytes:
-    return json.dumps(passport, separators=(",", ":"), allow_nan=False).encode("utf-8")
+            sink.string(PASSPORT_TAG, TEXT_PLUGIN, markdown.render(passport).encode("utf-8"), step)
+            self._write_json(sink, passport, step)
 
 
 def earlier_layout(logdir: str, package: Package) -> bytes | None:

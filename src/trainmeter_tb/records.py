@@ -14,6 +14,7 @@ _HEAD = struct.Struct("<QI")
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEAD_SIZE = _HEAD.size
+_MOST_LENGTHS = 4096
 _CHUNK = 1 << 20
 
 # A length with a right checksum beyond this is damage by chance: protobuf itself ends at 2 GiB.
@@ -40,11 +41,16 @@ def _plain_crc32c() -> Callable[[bytes], int]:
     return crc32c
 
 
-crc32c: Callable[[bytes], int]
-try:
-    from google_crc32c import value as crc32c
-except ImportError:  # a trainer need not have it, and reads little
-    crc32c = _plain_crc32c()
+def _best_crc32c() -> Callable[[bytes], int]:
+    try:
+        from google_crc32c import value
+    except ImportError:  # a trainer need not have it, and reads little
+        return _plain_crc32c()
+    fast: Callable[[bytes], int] = value
+    return fast
+
+
+crc32c = _best_crc32c()
 
 
 def masked(data: bytes) -> int:
@@ -59,75 +65,76 @@ def framed(data: bytes) -> bytes:
     return length + _CRC.pack(masked(length)) + data + _CRC.pack(masked(data))
 
 
-class Damage:
-    """What a reader could not use: records with a wrong checksum, bytes skipped to find the next one, a torn end.
+class RecordReader:
+    """Gives the contents of the whole records of a file, in constant memory, and counts what it cannot use.
 
-    `read_to` is the offset after the last whole record, from where a growing file can be read on.
+    `corrupt` counts damaged places: records whose bytes do not fit their checksum are left out; after a damaged length
+    the next whole record is searched for, `skipped_bytes` on. `torn` tells that the end is half a record, as in a file
+    that is being written; `read_to` is the offset up to which all was used, from where such a file can be read on.
     """
 
-    __slots__ = ("corrupt", "read_to", "skipped_bytes", "torn")
-
-    def __init__(self) -> None:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._buffer = b""
+        self._start = self.read_to = file.tell()
         self.corrupt = 0
         self.skipped_bytes = 0
         self.torn = False
-        self.read_to = 0
 
-
-def records(file: BinaryIO, damage: Damage) -> Iterator[bytes]:
-    """Give the contents of all whole records from the file's position on, in constant memory.
-
-    A record with wrong bytes is left out and counted; after a damaged length the next whole record is searched for.
-    """
-    start = damage.read_to = file.tell()
-    buffer = b""
-    at = 0
-    crc = crc32c
-    unpack = _HEAD.unpack_from
-    while True:
-        ready = len(buffer) - at
-        needed = _HEAD_SIZE
-        if ready >= _HEAD_SIZE:
-            length, length_crc = unpack(buffer, at)
-            head = crc(buffer[at : at + 8])
-            if (((head >> 15) | (head << 17)) + 0xA282EAD8) & 0xFFFFFFFF != length_crc or length > _LONGEST:
-                damage.corrupt += 1
-                found = _next_record(buffer, at + 1)
-                while found < 0:
-                    # Keep what could be the start of a record that the next chunk completes.
-                    kept = max(len(buffer) - 11, at + 1)
-                    more = file.read(_CHUNK)
-                    damage.skipped_bytes += kept - at
-                    start += kept
-                    buffer, at = buffer[kept:] + more, 0
-                    if not more:
-                        damage.skipped_bytes += len(buffer)
-                        damage.read_to = start + len(buffer)
-                        return
-                    found = _next_record(buffer, 0)
-                damage.skipped_bytes += found - at
-                at = found
-                damage.read_to = start + at
-                continue
-            needed = length + 16
-        if ready < needed:
-            start += at
-            more = file.read(max(_CHUNK, needed - ready))
-            buffer, at = buffer[at:] + more, 0
-            if not more:
-                damage.torn = bool(buffer)
+    def __iter__(self) -> Iterator[bytes]:
+        """Read from where the file stands to its end."""
+        crc, head, stored = crc32c, _HEAD.unpack_from, _CRC.unpack_from
+        right: dict[int, int] = {}  # lengths repeat, so their checksums are kept
+        buffer, at = self._buffer, 0
+        while True:
+            end = at + _HEAD_SIZE
+            if end <= len(buffer):
+                length, length_crc = head(buffer, at)
+                if right.get(length) != length_crc:
+                    if length > _LONGEST or masked(buffer[at : at + 8]) != length_crc:
+                        at = self._pass_damage(at)
+                        buffer = self._buffer
+                        continue
+                    if len(right) < _MOST_LENGTHS:
+                        right[length] = length_crc
+                end += length + 4
+                if end <= len(buffer):
+                    data = buffer[at + _HEAD_SIZE : end - 4]
+                    at = end
+                    self.read_to = self._start + at
+                    body = crc(data)
+                    if (((body >> 15) | (body << 17)) + 0xA282EAD8) & 0xFFFFFFFF == stored(buffer, end - 4)[0]:
+                        yield data
+                    else:
+                        self.corrupt += 1
+                    continue
+            if not self._fill(at, end - len(buffer)):
+                self.torn = bool(self._buffer)
                 return
-            continue
-        end = at + 12 + length
-        data = buffer[at + 12 : end]
-        stored = _CRC.unpack_from(buffer, end)[0]
-        at = end + 4
-        damage.read_to = start + at
-        body = crc(data)
-        if (((body >> 15) | (body << 17)) + 0xA282EAD8) & 0xFFFFFFFF != stored:
-            damage.corrupt += 1
-            continue
-        yield data
+            buffer, at = self._buffer, 0
+
+    def _fill(self, at: int, missing: int) -> bool:
+        """Drop what lies before `at` and read on; False at the end of the file."""
+        more = self._file.read(max(_CHUNK, missing))
+        self._start += at
+        self._buffer = self._buffer[at:] + more
+        return bool(more)
+
+    def _pass_damage(self, at: int) -> int:
+        """Go on from a damaged length to where the next whole record begins, or to the end of the file."""
+        self.corrupt += 1
+        begin = self._start + at
+        found = _next_record(self._buffer, at + 1)
+        while found < 0:
+            # The last bytes may be the start of a record that the next chunk completes.
+            if not self._fill(max(len(self._buffer) - _HEAD_SIZE + 1, at), _CHUNK):
+                found = len(self._buffer)
+                break
+            at = 0
+            found = _next_record(self._buffer, 0)
+        self.read_to = self._start + found
+        self.skipped_bytes += self.read_to - begin
+        return found
 
 
 def _next_record(buffer: bytes, at: int) -> int:

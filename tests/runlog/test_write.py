@@ -59,7 +59,9 @@ def test_no_secret_of_the_command_line_reaches_disk(tmp_path):
 
 def test_each_record_is_one_line_with_its_type_and_time(tmp_path):
     writer = RunWriter.create("train.py", [], runs=tmp_path)
-    writer.append_many([{"type": "node", "readings": {"a\nb": 1}}, {"type": "dropped", "t": 5.0, "rank": 0, "records": 2}])
+    writer.append_many(
+        [{"type": "node", "readings": {"a\nb": 1}}, {"type": "dropped", "t": 5.0, "rank": 0, "records": 2}]
+    )
     lines = [json.loads(line) for line in (writer.directory / "log.jsonl").read_text().splitlines()]
     assert [line["type"] for line in lines] == ["node", "dropped"]
     assert lines[0]["t"] > 1e9

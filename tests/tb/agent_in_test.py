@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 import time
 
+from trainmeter_core.passport.build import build
+from trainmeter_core.run_record import RunRecord, StepBlock
+
+BATCH, LENGTH = 1, 524289
+
 
 class Agent:
     """Implements `AgentFace`: a row per new optimizer step, at most one in `every` seconds; failures are raised."""
@@ -38,7 +43,7 @@ class Agent:
         self._told, self._last = self.steps, now
         row = {
             "trainmeter/step": float(self.steps),
-            "trainmeter/tokens": float(self.steps * 524289),
+            "trainmeter/tokens": float(self.steps * BATCH * LENGTH),
             "trainmeter/mfu_pct": 41.5,
             "trainmeter/mfu/torchtitan": 41.5,
             "trainmeter/ladder/6_mfu": 41.5,
@@ -48,7 +53,23 @@ class Agent:
         return row
 
     def passport(self):
-        return {"identity": {"run": "pi <b>", "script": "train.py"}, "data": {"tokens": self.steps * 524289}}
+        record = RunRecord(world_size=1)
+        record.identity.script, record.identity.name = "train.py", "pi <b>*x*</b> | y"
+        record.identity.started = 1_700_000_000.0
+        record.add_steps(0, StepBlock(n=0, wall_s=0.5, time_s={"startup": 0.5}, startup=True))
+        block = StepBlock(
+            n=self.steps,
+            first=1,
+            last=self.steps,
+            tokens=self.steps * BATCH * LENGTH,
+            samples=self.steps * BATCH,
+            micro_batches=self.steps,
+            wall_s=0.25 * self.steps,
+            time_s={"step": 0.25 * self.steps},
+            batches=[(BATCH, LENGTH, 0, self.steps)],
+        )
+        record.add_steps(0, block)
+        return build(record)
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         self.places.append((tracker, where))

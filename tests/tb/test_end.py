@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 
 import pytest
 import reading
+from agent_in_test import LENGTH
 
 from trainmeter_tb import plugin
 
@@ -22,9 +24,11 @@ def test_close_writes_the_last_row_and_the_passport_first(tapped, agent, tmp_pat
     writer.close()
     step, row = reading.rows(tmp_path)[-1]
     assert (step, row["trainmeter/step"]) == (4, 4)
-    assert "script" in reading.strings(tmp_path, "trainmeter/passport")[0][1]
+    text = reading.strings(tmp_path, "trainmeter/passport")[0][1]
+    assert "| script | train.py |" in text
+    assert "<b>" not in text
     written = [json.loads(text) for _step, text in reading.strings(tmp_path, "trainmeter/passport_json")]
-    assert written[0]["data"]["tokens"] == 524289
+    assert written[0]["data"]["tokens"]["value"] == LENGTH
     assert written[-1] == agent.passport()
     assert [step for step, _text in reading.strings(tmp_path, "trainmeter/passport")] == [4]
 
@@ -122,3 +126,22 @@ def test_no_session_log_is_ever_ours(tapped, agent, tmp_path):
     writer.add_scalar("loss", 1.0, 1)
     writer.close()
     assert not [event for event in reading.events(tmp_path) if event.WhichOneof("what") == "session_log"]
+
+
+def test_a_long_run_writes_its_passport_again_now_and_then(tapped, agent, tmp_path, monkeypatch):
+    """Should it be killed, what is left is not older than a fifth of the run."""
+    from trainmeter_tb import publish
+
+    publisher = next(iter(plugin._publishers.values()))
+    clock = [publisher._started]
+    monkeypatch.setattr(publish.time, "monotonic", lambda: clock[0])
+    writer = tapped.SummaryWriter(str(tmp_path))
+    for step in range(200):
+        clock[0] += 30.0
+        agent.step()
+        writer.add_scalar("loss", 1.0, step)
+    monkeypatch.undo()
+    writer.close()
+    steps = [step for step, _text in reading.strings(tmp_path, "trainmeter/passport_json")]
+    assert len(steps) < 20
+    assert all(later - earlier <= 0.25 * later + 3 for earlier, later in itertools.pairwise(steps))

@@ -101,8 +101,3 @@ def test_every_tag_pattern_names_series_that_are_published():
     for _title, patterns in panels.CHARTS:
         for pattern in patterns:
             assert any(re.match(pattern, name) for name in names), pattern
-
-
-def test_the_passport_text_escapes_what_would_be_markup():
-    text = panels.passport_markdown({"identity": {"run": "a|b <script>*x*\n# y"}})
-    assert "a\\|b \\<script\\>\\*x\\* \\# y" in text

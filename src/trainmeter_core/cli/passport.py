@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmeter_core.passport import markdown, schema
+from trainmeter_core.passport import compare, markdown, overlay, schema
+from trainmeter_core.passport import svg as pictures
 from trainmeter_core.passport.build import build
+from trainmeter_core.passport.check import check
 from trainmeter_core.runlog.format import PASSPORT_FILE
 from trainmeter_core.runlog.locate import find_run, latest_run
 from trainmeter_core.runlog.read import read_run
@@ -24,13 +26,22 @@ Passport = dict[str, Any]
 
 def open_elsewhere(ref: str, server: str | None = None) -> RunRecord | None:
     """Read a run that is not a run directory; None when no tracker knows the reference. Raises ValueError."""
-    from trainmeter_core.plugins import find_plugins, managers
+    from trainmeter_core.plugins import each_plugin, find_plugins
 
-    found, _broken = find_plugins()
-    for _name, manager in managers(found):
-        record: RunRecord | None = manager.hook.open_run(ref=ref, server=server)
-        if record is not None:
-            return record
+    found, broken = find_plugins()
+    failed = [f"{name}: {why}" for name, why in broken]
+    for plugin in found:
+        try:
+            for manager in each_plugin([plugin]):
+                record: RunRecord | None = manager.hook.open_run(ref=ref, server=server)
+                if record is not None:
+                    return record
+        except ValueError:  # the adapter's own one clear line
+            raise
+        except Exception as error:  # noqa: BLE001 - a third party's adapter; the next one may know the run
+            failed.append(f"{plugin.name}: {type(error).__name__}: {error}")
+    for line in failed:
+        click.echo(f"tm: the adapter {line}", err=True)
     return None
 
 
@@ -70,15 +81,33 @@ def read_passport(path: Path) -> Passport:
     return passport
 
 
-def _show(passport: Passport, as_json: bool, as_markdown: bool, out: Path | None) -> None:
-    as_json = as_json or (out is not None and out.suffix == ".json" and not as_markdown)
-    text = json.dumps(passport, indent=1) + "\n" if as_json else markdown.render(passport)
+def document(passports: list[Passport], usd_per_gpu_hour: float | None, kg_per_kwh: float | None) -> str:
+    """Markdown of one passport in full, or of several as one table; factors of the viewer's come after it."""
+    if len(passports) > 1:
+        return compare.table(passports)
+    extra = overlay.section(passports[0], usd_per_gpu_hour, kg_per_kwh)
+    return markdown.render(passports[0]) + ("\n" + extra if extra else "")
+
+
+def report(passport: Passport) -> str:
+    """What a check found, one line per field that does not hold; empty when everything does."""
+    return "".join(
+        f"{each.field}: the passport says {each.said}, it follows {each.follows}\n" for each in check(passport)
+    )
+
+
+def _write(text: str, out: Path | None, draw: bool) -> None:
     if out is not None:
         out.write_text(text, encoding="utf-8", errors="backslashreplace")
-    elif as_json or as_markdown or not sys.stdout.isatty():
-        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
-    else:
+    elif draw and _is_terminal():
         _pretty(text)
+    else:
+        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
+        sys.stdout.flush()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def _pretty(text: str) -> None:
@@ -89,21 +118,56 @@ def _pretty(text: str) -> None:
 
 
 @click.command("passport")
-@click.argument("ref", required=False)
+@click.argument("refs", nargs=-1, metavar="[REF]...")
 @click.option("--json", "as_json", is_flag=True, help="the passport as JSON")
 @click.option("--md", "as_markdown", is_flag=True, help="Markdown for a model card")
 @click.option("--tracking-uri", metavar="URI", help="the tracker's server, where its own settings do not say")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="write to FILE (.json or .md)")
-def command(ref: str | None, as_json: bool, as_markdown: bool, tracking_uri: str | None, out: Path | None) -> None:
+@click.option(
+    "--svg", type=click.Path(file_okay=False, path_type=Path), help="also write time.svg and ladder.svg to DIR"
+)
+@click.option(
+    "--check", "checks", is_flag=True, help="recompute every derived number; exit code 1 if one does not hold"
+)
+@click.option("--usd-per-gpu-hour", type=click.FloatRange(min=0), help="show the cost at this price; never stored")
+@click.option("--kgco2-per-kwh", type=click.FloatRange(min=0), help="show the emissions at this factor; never stored")
+def command(
+    *,
+    refs: tuple[str, ...],
+    as_json: bool,
+    as_markdown: bool,
+    tracking_uri: str | None,
+    out: Path | None,
+    svg: Path | None,
+    checks: bool,
+    usd_per_gpu_hour: float | None,
+    kgco2_per_kwh: float | None,
+) -> None:
     """What a run spent, and how well it used its hardware.
 
     REF is a run directory, a run id or the beginning of one, a passport.json, or a run in a tracker; by default the
-    latest run.
+    latest run. Several make a table.
     """
     if as_json and as_markdown:
         raise click.UsageError("--json and --md exclude each other")
+    as_json = as_json or (out is not None and out.suffix == ".json" and not as_markdown)
+    if as_json and (usd_per_gpu_hour is not None or kgco2_per_kwh is not None):
+        raise click.UsageError("prices and factors are no part of a passport: leave out --json")
     try:
-        _show(load(ref, tracking_uri), as_json, as_markdown, out)
+        passports = [load(ref, tracking_uri) for ref in refs or (None,)]
+        if checks:
+            found = "".join(report(passport) for passport in passports)
+            _write(found or "every derived number holds\n", out, draw=False)
+            sys.exit(1 if found else 0)
+        if as_json:
+            text = json.dumps(passports if len(passports) > 1 else passports[0], indent=1) + "\n"
+        else:
+            text = document(passports, usd_per_gpu_hour, kgco2_per_kwh)
+        if svg is not None:
+            svg.mkdir(parents=True, exist_ok=True)
+            (svg / "time.svg").write_text(pictures.time_shares(passports[0]), encoding="utf-8")
+            (svg / "ladder.svg").write_text(pictures.ladder(passports[0]), encoding="utf-8")
+        _write(text, out, draw=not as_json and not as_markdown)
     except BrokenPipeError:  # `tm passport | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:  # a reference that fits nothing, a file that cannot be read or written

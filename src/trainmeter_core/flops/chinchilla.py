@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainmeter_core.readings import Absent
 
-from .terms import Convention, Term, Terms, by_part, full_attention, not_for, weight_terms
+from .terms import Convention, Term, Terms, by_part, full_attention, main_stream, not_for, weight_terms
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
@@ -26,12 +26,12 @@ def chinchilla(shape: ModelShape, batch: Batch) -> Terms:
     heads = [core.heads for core in shape.cores]
     if None in heads:
         return Absent("the softmax term needs the number of heads, which is not visible in this model")
-    positions, keys = shape.cores[0].queries.positions(batch), shape.cores[0].keys.padded(batch)
+    positions, keys = main_stream(shape).positions(batch), main_stream(shape).padded(batch)
     table = shape.token_lookup_parameters
     scores = sum((core.heads or 0) * core.count for core in shape.cores)
     return [
         Term("token table as a matmul", f"6 * {positions} positions * {table} weights", 6 * positions * table),
-        *weight_terms(by_part(shape.matmuls), positions),
+        *weight_terms(by_part(shape.main_matmuls), positions),
         full_attention(shape, batch),
         Term(
             "softmax",

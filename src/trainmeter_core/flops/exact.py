@@ -31,11 +31,10 @@ def exact(shape: ModelShape, batch: Batch) -> Terms:
         pairs = core.pairs(batch)
         if isinstance(pairs, Absent):
             return pairs
-        passes, width = (3 if core.grad else 1), core.qk_width + core.v_width
         kind = "cross attention core" if core.queries != core.keys else "attention core"
         name = kind if core.window is None else f"{kind}, window {core.window}"
-        formula = f"{2 * passes} * {pairs} pairs * {width} qk and v width * {core.count} layers"
-        terms.append(Term(name, formula, 2 * passes * pairs * width * core.count))
+        formula = f"2 * {pairs} pairs * {core.width_passes} widths times passes * {core.count} layers"
+        terms.append(Term(name, formula, 2 * pairs * core.width_passes * core.count))
     for scan in shape.scans:
         passes, positions = (3 if scan.grad else 1), scan.stream.real(batch)
         formula = f"{passes} * {positions} positions * {scan.flops} FLOPs ({scan.formula}) * {scan.count} layers"

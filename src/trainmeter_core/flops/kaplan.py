@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .terms import Convention, Terms, by_part, not_for, weight_terms
+from .terms import Convention, Terms, by_part, main_stream, not_for, weight_terms
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
@@ -20,8 +20,8 @@ def kaplan(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    layers = tuple(m for m in shape.matmuls if m.part != "head")
-    return weight_terms(by_part(layers), shape.cores[0].queries.positions(batch))
+    layers = tuple(m for m in shape.main_matmuls if m.part != "head")
+    return weight_terms(by_part(layers), main_stream(shape).positions(batch))
 
 
 CONVENTION = Convention(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .terms import Convention, Term, Terms, by_part, full_attention, not_for, weight_terms
+from .terms import Convention, Term, Terms, by_part, full_attention, main_stream, not_for, weight_terms
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
+
+UNCOUNTED = ("router", "patch", "conv")
+# The norms that the original counts as one FMA per feature, in halves of a weight's inputs: MLA's latents are the
+# inputs themselves, an MTP layer has three norms of d features and a projection of 2 d inputs.
+HALF_FEATURES = {"attention.q_up": 2, "attention.kv_up": 2, "mtp.projection": 3}
 
 
 def megatron(shape: ModelShape, batch: Batch) -> Terms:
@@ -15,14 +20,15 @@ def megatron(shape: ModelShape, batch: Batch) -> Terms:
 
     Counts the LM head (tied or not) at its padded width, the active and the shared experts, and attention at exactly
     half of Q2 whatever the mask. Leaves out the router, norms, biases, lookups, padding of packed batches, windows.
-    A gate counts for every gated MLP; the original counts it for SwiGLU only.
+    A gate counts for every gated MLP; the original counts it for SwiGLU only. MLA's latent norms and an MTP layer's
+    three norms count as one FMA per feature, as in the original.
     Distance: torchtitan - megatron = 6 L H h T + 6 (norms and biases) per token on a dense decoder.
     Source: NVIDIA/Megatron-LM d98e8a64 (2026-08-22), `megatron/training/training.py`; the half since 8873b55d6a.
     """
     absent = not_for(shape, vocabulary=True)
     if absent is not None:
         return absent
-    stream = shape.cores[0].queries
+    stream = main_stream(shape)
     squares = sum(n * n for n in stream.lengths(batch))
     width = sum((core.qk_width + core.v_width) * core.count for core in shape.cores)
     terms = _weights(shape, stream.real(batch))
@@ -45,15 +51,23 @@ def megatron_full(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape, vocabulary=True)
     if absent is not None:
         return absent
-    return [*_weights(shape, shape.cores[0].queries.positions(batch)), full_attention(shape, batch)]
+    return [*_weights(shape, main_stream(shape).positions(batch)), full_attention(shape, batch)]
 
 
 def _weights(shape: ModelShape, positions: int) -> list[Term]:
-    sums = by_part(tuple(m for m in shape.matmuls if m.part != "router"))
+    sums = by_part(tuple(m for m in shape.main_matmuls if m.part not in UNCOUNTED and m.role != "ssm.conv"))
     if shape.padded_vocabulary:
-        heads = [m for m in shape.matmuls if m.part == "head"]
+        heads = [m for m in shape.main_matmuls if m.part == "head"]
         sums["head"] = sum(m.inputs * m.count * shape.padded_vocabulary for m in heads)
-    return weight_terms(sums, positions)
+    terms = weight_terms(sums, positions)
+    norms = sum(HALF_FEATURES.get(m.role, 0) * m.inputs * m.count for m in shape.main_matmuls) // 2
+    if norms:
+        formula = f"6 * {positions} positions * {norms} features of latent and MTP norms"
+        terms.append(Term("norms that the original counts", formula, 6 * positions * norms))
+    for scan in shape.scans:
+        formula = f"3 * {positions} positions * {scan.flops} FLOPs ({scan.formula}) * {scan.count} layers"
+        terms.append(Term(scan.role, formula, 3 * positions * scan.flops * scan.count))
+    return terms
 
 
 CONVENTION = Convention(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainmeter_core.readings import Absent
 
-from .terms import Convention, Term, Terms, full_attention, not_for
+from .terms import Convention, Term, Terms, full_attention, main_stream, not_for
 
 if TYPE_CHECKING:
     from trainmeter_core.model_shape import Batch, ModelShape
@@ -23,10 +23,11 @@ def nanogpt(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    if isinstance(shape.parameters, Absent):
-        return shape.parameters
-    positions = shape.cores[0].queries.positions(batch)
-    n = shape.parameters - shape.inactive_parameters - shape.position_lookup_parameters
+    active = shape.main_parameters
+    if isinstance(active, Absent):
+        return active
+    positions = main_stream(shape).positions(batch)
+    n = active - shape.position_lookup_parameters
     formula = f"6 * {positions} positions * {n} parameters"
     return [
         Term("parameters but the position table", formula, 6 * positions * n),

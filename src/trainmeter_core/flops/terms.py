@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Callable, List, NamedTuple, Union
 from trainmeter_core.readings import Absent
 
 if TYPE_CHECKING:
-    from trainmeter_core.model_shape import Batch, Matmul, ModelShape
+    from trainmeter_core.model_shape import Batch, Matmul, ModelShape, Stream
 
 
 class Term(NamedTuple):
@@ -34,7 +34,7 @@ def not_for(shape: ModelShape, *, vocabulary: bool = False) -> Absent | None:
     """Why a formula for transformers over one run of positions does not fit this model; None when it fits."""
     if shape.gap:
         return Absent(shape.gap)
-    if not shape.cores:
+    if not shape.cores and not shape.scans:
         return Absent("no attention in this model")
     if len({stream for core in shape.cores for stream in (core.queries, core.keys)}) > 1:
         return Absent("this formula has one stream of positions, and the model attends over several")
@@ -56,10 +56,15 @@ def weight_terms(sums: dict[str, int], positions: int) -> list[Term]:
     return [Term(part, f"6 * {positions} positions * {n} weights", 6 * positions * n) for part, n in sums.items() if n]
 
 
+def main_stream(shape: ModelShape) -> Stream:
+    """The one stream of positions of a model that `not_for` has let through."""
+    return shape.cores[0].queries if shape.cores else shape.scans[0].stream
+
+
 def full_attention(shape: ModelShape, batch: Batch) -> Term:
     """3 passes * 2 FLOPs * (qk + v width) * T keys at each position: 12 L H h T; causal mask and windows ignored."""
     width = sum((core.qk_width + core.v_width) * core.count for core in shape.cores)
-    positions, keys = shape.cores[0].queries.positions(batch), shape.cores[0].keys.padded(batch)
+    positions, keys = main_stream(shape).positions(batch), main_stream(shape).padded(batch)
     return Term(
         "attention core",
         f"6 * {positions} positions * {width} qk and v width of all layers * {keys} keys",

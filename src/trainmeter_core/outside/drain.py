@@ -33,6 +33,7 @@ class _Window:
     batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shortest: float = math.inf
     longest: float = 0.0
+    loader_seen: bool = False
     end: float = 0.0
 
     def add(self, record: layout.StepRecord, shapes: dict[tuple[int, int, int], int]) -> None:
@@ -51,6 +52,7 @@ class _Window:
         self.micro_batches += record.micro_batches
         self.wall_s += record.wall_s
         self.end = record.end
+        self.loader_seen = self.loader_seen or bool(record.flags & layout.FLAG_LOADER_SEEN)
         for kind in _TIMES:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
         for shape, calls in shapes.items():
@@ -58,9 +60,11 @@ class _Window:
 
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
-        seconds = {"startup": self.wall_s} if startup else dict(self.seconds)
+        seconds: dict[str, float | None] = {"startup": self.wall_s} if startup else {**self.seconds}
         if not startup:
-            seconds["other"] = max(0.0, self.wall_s - sum(seconds.values()))
+            seconds["other"] = max(0.0, self.wall_s - sum(self.seconds.values()))
+            if not self.loader_seen:
+                seconds["data_wait"] = None
         return {
             "first": self.first,
             "last": self.last,
@@ -198,16 +202,23 @@ class Drain:
         window = _Window()
         who = {"rank": reader.identity.rank, "pid": reader.identity.pid}
         for record, shapes in reader.steps():
-            if record.flags & layout.FLAG_STARTUP:
-                start = _Window()
-                start.add(record, shapes)
-                self._emit_steps(reader, start.fields(startup=True), start.end)
+            startup = bool(record.flags & layout.FLAG_STARTUP)
+            if startup or record.type == layout.TAIL_RECORD:
+                # Blocks of their own: the steady part that rates are taken over has neither.
+                self._emit_window(reader, window)
+                window = _Window()
+                window.add(record, shapes)
+                self._emit_window(reader, window, startup=startup)
+                window = _Window()
             else:
                 window.add(record, shapes)
-        if window.wall_s or window.n:
-            self._emit_steps(reader, window.fields(startup=False), window.end)
+        self._emit_window(reader, window)
         if reader.lost != lost:
             self._emit({"type": "dropped", **who, "records": reader.lost - lost})
+
+    def _emit_window(self, reader: RingReader, window: _Window, startup: bool = False) -> None:
+        if window.wall_s or window.n:
+            self._emit_steps(reader, window.fields(startup), window.end)
 
     def _emit_steps(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
         wall = reader.wall_clock(end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from trainmeter_core.readings import Absent
@@ -27,6 +28,7 @@ def render(passport: Json) -> str:
         _section("Data", _data(passport)),
         _section("Compute", _compute(passport)),
         _section("Efficiency", _efficiency(passport)),
+        _table("What stands out", ("", ""), _verdicts(passport)),
         _section("Where the time went", _time(passport)),
         _section("Energy", [("GPUs", cell(passport["energy"]["gpu_kwh"]))]),
         _table("Losses", ("name", "first", "last", "lowest", "values"), _losses(passport)),
@@ -74,8 +76,8 @@ def _identity(passport: Json) -> Rows:
     yield "started (UTC)", _text(known["started"])
     yield "git commit", _text(commit) + (dirty if commit else "")
     for tracker in known["trackers"]:
-        where = ", ".join(f"{key} {value}" for key, value in sorted(tracker["where"].items()))
-        yield escape(tracker["tracker"]), escape(where)
+        where = [f"{escape(key)} {_link(value)}" for key, value in sorted(tracker["where"].items())]
+        yield escape(tracker["tracker"]), ", ".join(where)
     ends = passport["ends"]
     yield (
         "end",
@@ -163,6 +165,21 @@ def _efficiency(passport: Json) -> Rows:
         if number is not None and rung[2:] not in ("hfu", "mfu"):
             yield "ladder: " + rung[2:].replace("_", " "), cell(number)
 
+    reference = passport["hardware"]["reference_mhz"]
+    if known["ladder"]["4_ofu"] is not None:
+        yield "reference clock of OFU", cell(reference)
+    for name, number in known["intensity"].items():
+        if number is not None:
+            yield "arithmetic intensity, " + name, cell(number)
+
+
+def _verdicts(passport: Json) -> Rows:
+    for verdict in passport["verdicts"]:
+        yield verdict["level"], escape(verdict["sentence"])
+    for gap in passport["efficiency"]["ladder_gaps"]:
+        path = " → ".join(gap[end][2:].replace("_", " ") for end in ("upper", "lower"))
+        yield path, escape(gap["sentence"])
+
 
 def _time(passport: Json) -> Rows:
     known = passport["time"]
@@ -241,6 +258,14 @@ def _plain(value: float) -> str:
 
 def _text(value: str | None) -> str:
     return "n/a" if value is None else escape(value)
+
+
+_PLAIN_ADDRESS = re.compile(r"https?://[A-Za-z0-9.\-]+(?::\d+)?(?:/[A-Za-z0-9._~%\-/]*)?")
+
+
+def _link(value: str) -> str:
+    """A tracker's own address as a link, when nothing in it could be anything else; else text."""
+    return f"<{value}>" if _PLAIN_ADDRESS.fullmatch(value) else escape(value)
 
 
 _ESCAPES: dict[int, str] = {ord(sign): "\\" + sign for sign in "\\`*_{}[]#|~$"}

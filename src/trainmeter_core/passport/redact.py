@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from typing import Iterable
 
 REDACTED = "[redacted]"
 
 _SECRET_NAME = re.compile(
     r"(?:^|[^a-z])(?:token|api|key|secret|passw(?:or)?d|passwd|pwd|pass|passphrase|credentials?|cred|auth|bearer|"
-    r"authorization|cookie|apikey|accesskey|private|signature|sig|webhook|dsn|sas)(?:$|[^a-z])"
-    r"|api_?key|access_?key|secret|passw|token$|[a-z]key$"
+    r"authorization|cookie|private|signature|sig|webhook|dsn|sas)(?:$|[^a-z])"
+    r"|secret|passw|token$|(?:api|access|auth|private|license|account|storage|wandb|hf|ssh|encryption)key$"
 )
 # Names that hold one of the words above and mean something else in a training command.
 _HARMLESS_NAME = re.compile(
@@ -27,15 +25,21 @@ _QUERY_SECRET = re.compile(
 )
 _ASSIGNMENT = re.compile(r"(?P<head>[+\-]*(?P<name>[A-Za-z_][\w.\-/]*)(?P<sep>[=:]))(?P<value>.+)", re.DOTALL)
 _KNOWN_SHAPE = re.compile(
-    r"(?:hf_|sk-|sk_|pk_|rk_|ghp_|gho_|ghu_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA|ASIA|AIza|ya29\.|eyJ|wandb_|"
-    r"nvapi-|dop_v1_|npm_|pypi-|r8_|gsk_)[A-Za-z0-9_\-./+=]{12,}"
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:hf|gh[opsur]|npm|gsk|r8|wandb|pk|rk|sk)_[A-Za-z0-9]{16,}|github_pat_\w{20,}|sk-[\w\-]{20,}|glpat-[\w\-]{16,}|"
+    r"nvapi-[\w\-]{20,}|pypi-[\w\-]{30,}|xox[abeprs]-[\w\-]{10,}|A[KS]IA[A-Z0-9]{12,}|AIza[\w\-]{30,}|"
+    r"ya29\.[\w\-]{20,}|eyJ[\w\-]{10,}\.[\w\-.]{10,})"
 )
 _WORD = re.compile(r"[A-Za-z0-9+_\-/]{20,}={0,2}")
 _SEGMENT = re.compile(r"[A-Za-z0-9+_\-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _SIGNS = str.maketrans("", "", "+-_/=")
+_SIGN = re.compile(r"[+\-_/=]+")
 _SHORTEST_KEY = 20
-_BITS_PER_CHARACTER = 3.2
+_MEAN_PART_OF_A_NAME = 7
+_RUN = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}|[0-9]{4,}")
+_VOWEL = re.compile(r"[aeiouy]")
+_UNSPOKEN = re.compile(r"[^aeiouy]{5}|^[^aeiouy]{4}|[^aeiouy]{4}$|[jqxvz][^aeiouy]|[^aeiouyn]q|[^aeiouy]{2}[jqxvzw]")
 
 
 def redact_command(words: Iterable[str]) -> list[str]:
@@ -84,23 +88,19 @@ def redact_text(text: str) -> str:
 
 
 def _looks_random(word: str) -> bool:
-    """Long, and changing its kind of character far more often than names, paths and times do."""
+    """Long, and for the most part neither words nor numbers; names made of many short parts are no keys."""
     core = word.translate(_SIGNS)
     if len(core) < _SHORTEST_KEY:
         return False
-    digits = any(c.isdigit() for c in core)
     if _HEX.fullmatch(core):
-        return digits and any(c.isalpha() for c in core)
-    often = len(core) / 4 if digits else len(core) / 2.5
-    return _changes(core) >= often and _entropy(core) >= _BITS_PER_CHARACTER
+        return any(c.isdigit() for c in core) and any(c.isalpha() for c in core)
+    parts = [part for part in _SIGN.split(word) if part]
+    if len(core) < _MEAN_PART_OF_A_NAME * len(parts):
+        return False
+    legible = sum(len(run) for run in _RUN.findall(word) if _is_legible(run))
+    return legible < len(core) / 2
 
 
-def _changes(word: str) -> int:
-    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in word]
-    return sum(a != b for a, b in zip(kinds, kinds[1:]))
-
-
-def _entropy(word: str) -> float:
-    """Shannon entropy of the characters, bits per character."""
-    counts = Counter(word)
-    return -sum(n / len(word) * math.log2(n / len(word)) for n in counts.values())
+def _is_legible(run: str) -> bool:
+    """A number, or letters that could be spoken."""
+    return run.isdigit() or bool(_VOWEL.search(run.lower()) and not _UNSPOKEN.search(run.lower()))

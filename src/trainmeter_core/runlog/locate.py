@@ -6,15 +6,17 @@ import os
 import re
 from pathlib import Path
 
-import platformdirs
-
 from .format import LOG_FILE, RUN_FILE
 
 
 def home() -> Path:
     """The state directory: $TRAINMETER_HOME, else the platform's own."""
     given = os.environ.get("TRAINMETER_HOME")
-    return Path(given).expanduser() if given else Path(platformdirs.user_state_dir("trainmeter"))
+    if given:
+        return Path(given).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("trainmeter"))
 
 
 def runs_directory() -> Path:

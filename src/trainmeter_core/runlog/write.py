@@ -6,10 +6,7 @@ import json
 import math
 import os
 import re
-import secrets
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.redact import redact_command, redact_text
@@ -20,6 +17,7 @@ from .locate import runs_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 
 class RunWriter:
@@ -48,7 +46,7 @@ class RunWriter:
         seconds since the epoch. Where the directory cannot be made, a writer that is stopped comes back.
         """
         started = time.time() if started is None else started
-        run_id = run_id or secrets.token_hex(3)
+        run_id = run_id or os.urandom(3).hex()
         words = redact_command(command)
         shown = redact_text(script)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(started))
@@ -137,13 +135,14 @@ def _finite(value: Any) -> Any:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the start
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError:  # leave no half-written file behind
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

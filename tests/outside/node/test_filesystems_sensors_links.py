@@ -16,6 +16,8 @@ def test_local_file_systems_once_each_and_what_users_may_use(machine):
         "/dev/loop3 /snap/core squashfs ro 0 0\n",
     )
     machine.folder("data/big one")
+    machine.folder("var/lib/kubelet/x")
+    machine.statvfs_of["/var/lib/kubelet/x"] = machine.statvfs_of["/"]
     machine.write("etc/hosts", "a file that a container engine mounts")
     machine.statvfs_of["/data/big one"] = (1000 * GIB, 100 * GIB, 100 * GIB)
     values = machine.sampler().sample()

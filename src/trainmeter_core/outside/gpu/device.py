@@ -25,7 +25,7 @@ class Gpu:
 
     def __init__(self, nvml: Nvml, listed: Listed, clock: Callable[[], float]) -> None:
         self.listed = listed
-        self.lost: Absent | None = Absent("not opened yet")
+        self.lost: Absent | None = Absent("not opened yet")  # falsy like every Absent: compare with None
         self.energy = EnergyMeter()
         self.handle: Any = None
         self.whole: Any = None
@@ -82,7 +82,7 @@ class Gpu:
         now = self._clock()
         seconds, self._read_at = now - self._read_at, now
         if self.lost is not None or self._gpm is None:
-            return self._nothing(self.lost or Absent("not opened yet"), seconds)
+            return self._nothing(Absent("not open") if self.lost is None else self.lost, seconds)
         values = self._plain()
         values.update(self._gpm.read())
         gone = next((value for value in values.values() if is_lost(value)), None)
@@ -155,8 +155,8 @@ class Gpu:
         values: dict[str, Reading] = {
             name: ask[name].read() for name in ("mem_clock_mhz", "power_limit_w", "temp_c", "power_w", "energy_mj")
         }
-        util = self._averaged(_UTILIZATION_SAMPLES)
-        values["gpu_util_pct"] = _percent(ask["utilization"].read() if isinstance(util, Absent) else util)
+        util = _percent(self._averaged(_UTILIZATION_SAMPLES))
+        values["gpu_util_pct"] = _percent(ask["utilization"].read()) if isinstance(util, Absent) else util
         clock = self._averaged(_CLOCK_SAMPLES)
         instant = ask["sm_clock_mhz"].read()
         values["sm_clock_mhz"] = clock if not isinstance(clock, Absent) and clock > 0 else instant

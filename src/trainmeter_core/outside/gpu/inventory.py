@@ -46,18 +46,18 @@ def list_gpus(nvml: Nvml) -> list[Listed] | Absent:
     for index in range(min(int(count), _MAX_GPUS)):
         handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
         if isinstance(handle, Absent):
-            refused = refused or handle
+            refused = handle if refused is None else refused
             continue
         uuid = nvml.ask("nvmlDeviceGetUUID", handle)
         if isinstance(uuid, Absent):
-            refused = refused or uuid
+            refused = uuid if refused is None else refused
             continue
         gpu = _whole(nvml, handle, index, uuid)
         found.append(gpu)
         if gpu.mig_enabled:
             found.extend(_slices(nvml, handle, gpu))
     if not found:
-        return refused or Absent("the driver lists no GPU")
+        return Absent("the driver lists no GPU") if refused is None else refused
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trainmeter_core.devices import Device, lookup, mig_slice
 from trainmeter_core.ladder import Counters
 from trainmeter_core.outside.gpu.gpm import METRICS
 from trainmeter_core.readings import Absent, Reading
@@ -100,6 +101,17 @@ class GpuDescription:
     def cuda_name(self) -> str:
         """The name as CUDA prints it, which `devices.lookup` takes."""
         return f"{self.name} MIG {self.profile}" if self.profile else self.name
+
+    def device(self) -> Device | Absent:
+        """Its row in the table of peaks, scaled to the slice's own SMs where it is one."""
+        if self.profile is None:
+            memory = self.mem_total_bytes
+            return lookup(self.name, None if isinstance(memory, Absent) else int(memory))
+        whole = lookup(self.name)
+        if isinstance(whole, Absent):
+            return whole
+        sms = self.multiprocessors
+        return mig_slice(whole, self.profile, None if isinstance(sms, Absent) else int(sms))
 
 
 @dataclass

@@ -36,6 +36,7 @@ class GpuSampler:
         visible: str | None = None,
         *,
         environ: Mapping[str, str] = os.environ,
+        watch_xids: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.devices: tuple[GpuDescription, ...] = ()
@@ -47,6 +48,7 @@ class GpuSampler:
         self._clock = clock
         self._nvml = Nvml()
         self._xid = XidWatch(self._nvml)
+        self._watch = watch_xids
         self._gpus: list[Gpu] = []
         self._open = False
         self._retry = Backoff(clock)
@@ -122,6 +124,8 @@ class GpuSampler:
         self._watch_xids()
 
     def _watch_xids(self) -> None:
+        if not self._watch:
+            return
         there = [gpu for gpu in self._gpus if gpu.lost is None and not isinstance(gpu.whole, Absent)]
         self._xid.start({gpu.listed.parent_uuid or gpu.listed.uuid: gpu.whole for gpu in there})
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trainmeter_core.outside.gpu.inventory import Listed
 
-_ORDINAL = re.compile(r"\+?\d+")
+_ORDINAL = re.compile(r"[+-]?\d+")
 _OLD_MIG = re.compile(r"MIG-(?P<gpu>GPU-[^/]+)/(?P<gi>\d+)/(?P<ci>\d+)")
 
 
@@ -77,7 +77,7 @@ def _ranked(listed: Sequence[Listed], order: str | None) -> tuple[list[Listed], 
 
 def _ordinal(ranked: Sequence[Listed], listed: Sequence[Listed], entry: str) -> Listed | None:
     match = _ORDINAL.match(entry)
-    if match is None or int(match[0]) >= len(ranked):
+    if match is None or not 0 <= int(match[0]) < len(ranked):
         return None
     return _or_first_slice(ranked[int(match[0])], listed)
 

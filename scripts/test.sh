@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# What CI runs: the checks, then the tests against the wheel that is built here; the argument is the bin directory.
+set -euo pipefail
+bin=${1:-.venv/bin}
+
+# A browser and a terminal multiplexer: CI brings them itself, elsewhere the tests that need them skip and say so.
+if [ "${CI:-}" = true ] && ! { command -v chromium && command -v tmux; } >/dev/null 2>&1; then
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium tmux >/dev/null
+fi
+
+bash scripts/check.sh "$bin"
+"$bin/python" -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall .
+"$bin/python" -m pytest -n 2 --dist loadfile

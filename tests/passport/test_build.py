@@ -1,0 +1,230 @@
+"""A passport is built from a record: exact, finite, with a source for each number and a reason for each gap."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from passport_runs import PARAMETERS, PEAK_TFLOPS, RECORDS, block, cpu_run, empty, rich, toy_formulas, unseen_batches
+
+from trainmeter_core.passport.build import build, digest
+from trainmeter_core.passport.schema import load, problems
+from trainmeter_core.passport.sheet import SOURCES
+from trainmeter_core.readings import Absent
+from trainmeter_core.run_record import RankTotals, RunRecord
+
+
+@pytest.fixture(params=RECORDS)
+def passport(request):
+    return build(RECORDS[request.param](), toy_formulas)
+
+
+def walk(value, path=""):
+    """Every value with its path."""
+    yield path, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from walk(inner, f"{path}.{name}" if path else name)
+    if isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from walk(inner, f"{path}[{at}]")
+
+
+def reason(passport, field):
+    return next(gap["reason"] for gap in passport["gaps"] if gap["field"] == field)
+
+
+def test_every_passport_is_valid(passport):
+    assert problems(passport) == []
+
+
+def test_the_schema_is_itself_valid_and_describes_every_field():
+    import jsonschema
+
+    schema = load()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["properties"]["version"]["const"] == "trainmeter-passport/1"
+    for path, value in walk(schema):
+        if path.rpartition(".")[2] == "properties":
+            for name, field in value.items():
+                assert field.get("description"), f"{path}.{name}"
+
+
+def test_the_schema_refuses_what_it_does_not_describe(passport):
+    for section in [name for name, value in passport.items() if isinstance(value, dict)]:
+        if section == "losses":
+            continue
+        edited = {**passport, section: {**passport[section], "invented": 1}}
+        assert problems(edited), section
+
+
+def test_every_null_has_a_gap_with_its_reason(passport):
+    """The model's own description and the config in it are the user's, and may hold nulls."""
+    fields = {gap["field"] for gap in passport["gaps"]}
+    nulls = {path for path, value in walk(passport) if value is None and not path.startswith("model.description.")}
+    assert nulls <= fields
+    assert all(gap["reason"] for gap in passport["gaps"])
+
+
+def test_every_number_is_finite_and_names_its_unit_and_source(passport):
+    for path, value in walk({name: part for name, part in passport.items() if name != "model"}):
+        if isinstance(value, dict) and set(value) == {"value", "unit", "source"}:
+            assert value["source"] in SOURCES, path
+            assert value["unit"], path
+        if isinstance(value, float):
+            assert math.isfinite(value), path
+            assert path.endswith(".value"), f"{path} is a number without unit and source"
+    json.dumps(passport, allow_nan=False)
+
+
+def test_counts_are_exact_integers():
+    passport = build(rich(), toy_formulas)
+    tokens = 2 * 101 * 4 * 128
+    assert passport["data"]["tokens"] == {"value": tokens, "unit": "tokens", "source": "counted"}
+    flops = passport["compute"]["flops"]["torchtitan"]["value"]
+    assert flops == 2 * 101 * 4 * (6 * PARAMETERS * 128 + 12 * 2 * 64 * 128**2)
+    assert isinstance(flops, int)
+    assert passport["compute"]["flops_per_token"]["torchtitan"]["value"] == 6 * PARAMETERS + 12 * 2 * 64 * 128
+
+
+def test_mfu_is_flops_over_steady_seconds_devices_and_peak():
+    """By hand: 100 steps of 0.5 s, first step and the tail left out."""
+    efficiency = build(rich(), toy_formulas)["efficiency"]
+    flops = 2 * 100 * 4 * (6 * PARAMETERS * 128 + 12 * 2 * 64 * 128**2)
+    mfu = 100 * flops / (50.0 * 2 * PEAK_TFLOPS * 1e12)
+    assert efficiency["mfu_pct"]["value"] == pytest.approx(mfu, rel=1e-12)
+    assert efficiency["mfu"]["torchtitan"] == efficiency["mfu_pct"] == efficiency["ladder"]["6_mfu"]
+    assert efficiency["mfu"]["hf"]["value"] < mfu
+    assert efficiency["tokens_per_s"]["value"] == 2 * 100 * 512 / 50
+    assert efficiency["tokens_per_s_per_device"]["value"] == 100 * 512 / 50
+
+
+def test_a_convention_that_does_not_apply_is_null_with_its_own_reason():
+    passport = build(rich(), toy_formulas)
+    assert passport["compute"]["flops"]["chinchilla"] is None
+    for field in ("compute.flops.chinchilla", "efficiency.mfu.chinchilla"):
+        assert reason(passport, field) == "heads are not visible"
+
+
+def test_a_headline_convention_that_does_not_exist_is_a_gap():
+    record = rich()
+    record.options.convention = "guess"
+    assert reason(build(record, toy_formulas), "efficiency.mfu_pct") == "no convention of this name"
+
+
+def test_a_cpu_run_without_a_peak_has_flops_and_no_mfu():
+    passport = build(cpu_run(), toy_formulas)
+    assert passport["compute"]["flops"]["torchtitan"]["value"] > 0
+    assert passport["efficiency"]["tflops"]["value"] > 0
+    assert passport["efficiency"]["mfu_pct"] is None
+    assert "--peak-tflops" in reason(passport, "efficiency.mfu_pct")
+
+
+def test_a_cpu_run_with_a_peak_has_an_mfu_that_says_who_gave_it():
+    record = cpu_run()
+    record.options.peak_tflops, record.options.peak_source = 0.5, "user"
+    passport = build(record, toy_formulas)
+    assert passport["options"]["peak_tflops"]["source"] == "user"
+    assert passport["efficiency"]["mfu_pct"]["value"] > 0
+
+
+def test_an_unknown_gpu_has_no_mfu():
+    record = rich()
+    record.options.peak_tflops = Absent("not in the table")
+    assert build(record, toy_formulas)["efficiency"]["mfu_pct"] is None
+
+
+def test_ranks_that_were_not_seen_are_assumed_equal_and_said_to_be():
+    """Local tokens x world size, spec: assumed equal ranks."""
+    passport = build(cpu_run(), toy_formulas)
+    assert passport["data"]["tokens"] == {"value": 2 * 11 * 512, "unit": "tokens", "source": "assumed"}
+    assert passport["hardware"]["ranks_seen"]["value"] == 1
+    whole = build(rich(), toy_formulas)["compute"]["flops"]["hf"]["value"] // 101
+    assert passport["compute"]["flops"]["hf"]["value"] == 11 * whole
+
+
+def test_batches_that_were_not_seen_leave_tokens_and_flops_unknown():
+    passport = build(unseen_batches(), toy_formulas)
+    assert passport["data"]["steps"]["value"] == 5
+    assert passport["data"]["tokens"] is None
+    assert passport["compute"]["flops"] == {"torchtitan": None}
+    assert passport["efficiency"]["tokens_per_s"] is None
+    assert passport["efficiency"]["step_time_s"]["value"] == 0.5
+
+
+def test_shares_of_time_add_up_to_a_hundred():
+    time = build(rich(), toy_formulas)["time"]
+    assert sum(share["value"] for share in time["shares"].values()) == pytest.approx(100, abs=0.1)
+    assert time["shares"]["startup"]["value"] == pytest.approx(100 * 20 / 124)
+    assert time["shares"]["checkpoint"]["value"] == pytest.approx(100 * 3 / 124)
+
+
+def test_a_kind_of_time_that_cannot_be_seen_is_no_zero():
+    passport = build(cpu_run(), toy_formulas)
+    shares = passport["time"]["shares"]
+    assert shares["data_wait"] is None
+    assert sum(share["value"] for share in shares.values() if share) == pytest.approx(100, abs=0.1)
+
+
+def test_restarts_and_the_end_are_told():
+    passport = build(cpu_run(), toy_formulas)
+    assert passport["time"]["restarts"]["value"] == 2
+    assert passport["ends"] == {"how": "killed", "status": {"value": 9, "unit": "signal", "source": "measured"}}
+    record = cpu_run()
+    record.end.signal, record.end.code = Absent("ended by itself"), 3
+    assert build(record, toy_formulas)["ends"]["how"] == "crashed"
+    assert build(empty(), toy_formulas)["ends"]["how"] is None
+
+
+def test_a_loss_that_was_never_finite_is_null():
+    passport = build(cpu_run(), toy_formulas)
+    assert passport["losses"]["loss"]["first"] == {"value": None, "step": None}
+    assert reason(passport, "losses.loss.best.value") == "not finite"
+
+
+def test_lost_step_records_are_told():
+    record = rich()
+    record.rank(0).dropped_records = 7
+    passport = build(record, toy_formulas)
+    assert "7 step records were lost" in reason(passport, "data")
+
+
+def test_totals_that_are_already_over_all_ranks_are_taken_as_they_are():
+    """A tracker knows the run's tokens, not the ranks'."""
+    record = RunRecord()
+    record.world_size = 8
+    record.summed = RankTotals()
+    record.summed.add(block(10))
+    assert build(record, toy_formulas)["data"]["tokens"] == {"value": 10 * 512, "unit": "tokens", "source": "counted"}
+
+
+def test_energy_is_the_sum_of_the_gpus_own_counters():
+    assert build(rich(), toy_formulas)["energy"]["gpu_kwh"]["value"] == pytest.approx(500_000 / 3.6e6)
+
+
+def test_flops_required_follow_the_budget():
+    per_token = 6 * PARAMETERS + 12 * 2 * 64 * 128
+    assert build(rich(), toy_formulas)["compute"]["required"]["value"] == 20_000_000 * per_token
+    record = rich()
+    record.options.budget_flops = 1e22
+    assert build(record, toy_formulas)["compute"]["required"]["value"] == 1e22
+
+
+def test_the_digest_tells_any_edit():
+    passport = build(rich(), toy_formulas)
+    assert passport["digest"] == digest(passport)
+    assert digest({**passport, "gaps": []}) != passport["digest"]
+
+
+def test_a_description_too_long_for_a_passport_is_left_out():
+    record = rich()
+    record.model = {"x": "y" * (1 << 19)}
+    passport = build(record, toy_formulas)
+    assert passport["model"]["description"] is None
+    assert problems(passport) == []
+
+
+def test_building_twice_gives_the_same(passport):
+    del passport
+    assert build(rich(), toy_formulas) == build(rich(), toy_formulas)

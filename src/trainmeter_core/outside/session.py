@@ -20,6 +20,7 @@ from .live import LiveRun
 from .local_files import LocalFiles
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
+from .recover import recover_in_background
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 
@@ -201,6 +202,12 @@ class Session:
         records, self._records = self._records, []
         if records:
             self.writer.append_many(records)
+        if self.spool is not None and self.drain is not None and self.writer.problem is None:
+            try:
+                self.spool.note(self.drain.positions())
+            except OSError:
+                # The spool was emptied, or is full: only a recovery would have needed it.
+                return
 
     def _log_reader(self) -> RunReader:
         if self._reader is None:
@@ -224,6 +231,7 @@ class Session:
         if self.options.progress and self._progress is None and (os.isatty(1) or os.isatty(2)):
             self._say(NOT_SILENT)
         self.node = self._node_sampler()
+        recover_in_background()
 
     # --- the node -----------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from .metrics import MetricsServer
 from .newest import Newest
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
+from .recover import recover_in_background
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
 from .voice import Voice
@@ -135,6 +136,7 @@ class Session:
         from .surroundings import Surroundings
 
         self.surroundings = Surroundings(self._environ, peak_tflops=self.options.peak_tflops)
+        recover_in_background()
 
     def tick(self) -> None:
         """Carry over what the agents wrote, read the surroundings, publish what nobody else does."""
@@ -226,6 +228,12 @@ class Session:
         records, self._records = self._records, []
         if records:
             self.writer.append_many(records)
+        if self.spool is not None and self.drain is not None and self.writer.problem is None:
+            try:
+                self.spool.note(self.drain.positions())
+            except OSError:
+                # The spool was emptied, or is full: only a recovery would have needed it.
+                return
 
     def _log_reader(self) -> RunReader:
         if self._reader is None:

@@ -46,6 +46,7 @@ class Application:
             "verdict": self._verdict,
             "failure": self._failure,
             "dropped": self._dropped,
+            "recovered": self._recovered,
             "exit": self._exit,
         }
 
@@ -232,6 +233,9 @@ class Application:
             return
         rank, records = _count(fields["rank"]), _count(fields["records"])
         self.record.rank(rank).dropped_records += records
+
+    def _recovered(self, fields: Mapping[str, Any]) -> None:
+        _count(fields["steps"])  # the steps themselves stand in records of their own
 
     def _exit(self, fields: Mapping[str, Any]) -> None:
         code, signal = _optional(fields["code"], _integer), _optional(fields["signal"], _count)

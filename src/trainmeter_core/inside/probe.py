@@ -16,8 +16,13 @@ MARK = "trainmeter-probe "
 
 
 def main() -> None:
-    """Import torch and ask every adapter's doctor hook; print the answers behind MARK."""
-    print("\n" + MARK + json.dumps({"python": sys.version.split()[0], "torch": _torch(), "plugins": _plugins()}))  # noqa: T201
+    """Import torch and ask every adapter's doctor hook; print the answers behind MARK.
+
+    Where trainmeter is installed in this very Python, this runs although the agent was kept out: asked first.
+    """
+    awake = __package__ + ".bootstrap" in sys.modules
+    told = {"python": sys.version.split()[0], "awake": awake, "torch": _torch(), "plugins": _plugins()}
+    print("\n" + MARK + json.dumps(told))  # noqa: T201
 
 
 def _torch() -> Dict[str, Any]:

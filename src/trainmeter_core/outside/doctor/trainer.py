@@ -52,7 +52,10 @@ def lines(python: str, environ: dict[str, str]) -> list[Line]:
     told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not told:
         return [Line("python", "Python", "ok", python), _asleep(done.stderr)]
-    return _answers(python, json.loads(told[-1][len(MARK) :]))
+    answers = json.loads(told[-1][len(MARK) :])
+    if not answers["awake"]:
+        return [Line("python", "Python", "ok", f"{answers['python']} at {python}"), _asleep("PYTHONPATH is not read")]
+    return _answers(python, answers)
 
 
 def _asleep(stderr: str) -> Line:

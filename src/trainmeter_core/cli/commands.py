@@ -4,5 +4,6 @@ from __future__ import annotations
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
+    "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
     "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }

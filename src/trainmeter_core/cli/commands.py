@@ -7,4 +7,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("trainmeter_core.cli.compare:command", "what changed between two runs, and what it did to the MFU"),
     "recover": ("trainmeter_core.cli.recover:command", "passports for runs whose tm was killed"),
     "runs": ("trainmeter_core.cli.runs:command", "the runs on this machine: list, rm, prune"),
+    "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
+    "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }

@@ -16,7 +16,6 @@ from trainmeter_core.series import TIME_KINDS, series_of
 from trainmeter_core.shape_from import shape_of
 
 
-
 @pytest.fixture(scope="module")
 def shape():
     """A tiny GPT as the agent describes it."""

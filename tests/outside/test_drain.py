@@ -233,7 +233,7 @@ class TestSideFile:
         SideFile(str(tmp_path / "a.jsonl")).write("model", {"text": "x" * (5 << 20)})
         told = json.loads((tmp_path / "a.jsonl").read_text())
         assert (told["type"], told["count"]) == ("failure", 1)
-        assert told["first"].startswith("an event model of 5242)
+        assert told["first"].startswith("an event model of 5242")
 
     def test_without_a_directory_it_stays_silent_and_knows_why(self, tmp_path):
         side = SideFile(str(tmp_path / "gone" / "a.jsonl"))

@@ -69,7 +69,10 @@ def test_the_first_step_is_start_up_and_a_record_of_its_own(tmp_path, drain, log
     write(ring, 1, flags=layout.FLAG_STARTUP)
     write(ring, 2)
     drain.poll()
-    assert [(record["startup"], record["n"], set(record["time"]) == {"startup"}) for record in log] == [(True, 1, True), (False, 1, False)]
+    assert [(record["startup"], record["n"], set(record["time"]) == {"startup"}) for record in log] == [
+        (True, 1, True),
+        (False, 1, False),
+    ]
 
 
 def test_nothing_is_carried_over_twice(tmp_path, drain, log):

@@ -34,7 +34,9 @@ _TOLD = re.compile(
     r"TM|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|LD_LIBRARY_PATH|PATH|LANG|LC_\w+|TMPDIR"
 )
 _HOME = re.compile(r"(?<=/home/)[^/\s:,\"']+|(?<=/Users/)[^/\s:,\"']+")
-_UUID = re.compile(r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=MIG-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(
+    r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=MIG-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _SHORTEST_NAME = 3
 

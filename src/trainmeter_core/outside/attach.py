@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from .program import program_of
 from .session import hardware_fields
 
 if TYPE_CHECKING:
+    import threading
     from pathlib import Path
 
     from .process_tree import ProcessTree

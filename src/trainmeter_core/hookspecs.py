@@ -74,8 +74,8 @@ class LocalWriter(Protocol):
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
 
-    def close(self, passport_markdown: str | None) -> None:
-        """Write the passport, flush and close."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as the object that it renders, flush and close."""
 
 
 class Hooks:
@@ -111,8 +111,8 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str) -> Any | None:
-        """Read a run from the tracker alone.
+    def open_run(self, ref: str, server: str | None) -> Any | None:
+        """Read a run from the tracker alone; `server` is the address that the user gave, where they gave one.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.

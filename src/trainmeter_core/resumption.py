@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping
+from typing import Mapping
 
 from .series import CUMULATIVE, PREFIX
 
@@ -10,7 +10,7 @@ _PROGRESS = PREFIX + "progress_pct"
 _ETA = PREFIX + "eta_s"
 
 
-def continued(row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float]) -> Dict[str, float]:
+def continued(row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float]) -> dict[str, float]:
     """Give the row with its sums as those of the whole run.
 
     ``before`` holds the sums of the run's earlier processes (it was resumed), ``since`` the sums that this process had
@@ -30,7 +30,7 @@ def continued(row: Mapping[str, float], *, before: Mapping[str, float], since: M
     return told
 
 
-def _budget(told: Dict[str, float], scale: float) -> None:
+def _budget(told: dict[str, float], scale: float) -> None:
     """Progress and time left, for a budget that is spent evenly over the steps; unknown once it is used up."""
     done = told.get(_PROGRESS)
     if done is None:

@@ -77,7 +77,11 @@ class Launcher:
     def start(self, words: list[str], place: Path, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         words = [word.replace("{out}", str(place / "out")) for word in words]
         return subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=PROGRAMS, env=self.environment(place, **(env or {}))
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=PROGRAMS,
+            env=self.environment(place, **(env or {})),
         )
 
     def finish(self, process: subprocess.Popen[bytes], place: Path) -> Ended:
@@ -110,7 +114,9 @@ class Launcher:
             script = [str(PROGRAMS / f"{program}.py"), *arguments]
             first, second = self.place(), self.place()
             bare = self.start([*(launcher or (PYTHON,)), *script], first, env)
-            tm = self.start([*TM, "--peak-tflops", "0.1", *(("--", *launcher) if launcher else ()), *script], second, env)
+            tm = self.start(
+                [*TM, "--peak-tflops", "0.1", *(("--", *launcher) if launcher else ()), *script], second, env
+            )
             ended = self.finish(bare, first)
             self._pairs[key] = Pair(ended, self.read(self.finish(tm, second), second))
         return self._pairs[key]

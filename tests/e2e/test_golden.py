@@ -63,7 +63,10 @@ def test_our_rows_stand_in_the_users_own_run(pair):
     for _, row in rows:
         shares = [value for name, value in row.items() if name.startswith("trainmeter/time/")]
         assert sum(shares) == pytest.approx(100, abs=0.1)
-        assert row["trainmeter/tokens"] * pair.tm.value("data.steps") == pair.tm.value("data.tokens") * row["trainmeter/step"]
+        assert (
+            row["trainmeter/tokens"] * pair.tm.value("data.steps")
+            == pair.tm.value("data.tokens") * row["trainmeter/step"]
+        )
 
 
 def test_the_log_directory_that_tm_names_is_the_users(pair):

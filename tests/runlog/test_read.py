@@ -253,6 +253,7 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     samples = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
+        "budget": {"rank": 0, "budget_steps": 10, "budget_source": "a framework"},
         "steps": {key: value for key, value in steps(1).items() if key != "type"},
         "span": {"rank": 0, "kind": "eval", "start": 1.0, "seconds": 1.0},
         "losses": {"rank": 0, "tags": {}},
@@ -260,8 +261,10 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
         "node": {"readings": {}},
         "gpu": {"gpus": {}},
         "hardware": {},
+        "verdict": {"code": "hang", "level": "error", "sentence": "s"},
         "failure": {"site": "s", "count": 1, "first": "e"},
         "dropped": {"rank": 0, "records": 1},
+        "recovered": {"steps": 3},
         "exit": {"code": 0, "signal": None, "seconds": 1.0},
     }
     assert set(samples) == set(RECORDS)

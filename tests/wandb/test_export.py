@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
+from tests.wandb.conftest import run_tm
 
-from conftest import run_tm
 from trainmeter_core.outside.replay import Replay
 from trainmeter_core.runlog.write import RunWriter
 from trainmeter_wandb.read import local_file, read_file

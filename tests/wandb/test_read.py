@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from counting_agent import GPT2
+from tests.wandb.conftest import client_environment, run_program, run_tm
+from tests.wandb.counting_agent import GPT2
 
-from conftest import client_environment, run_program, run_tm
 from fakes.wandb import Backend
 from trainmeter_core.passport.build import build
 from trainmeter_core.run_tables import Statistics

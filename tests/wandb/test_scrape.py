@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_frameworks import LOOP, written
+from tests.wandb.test_frameworks import LOOP, written
 
 from trainmeter_wandb.scrape import ENDPOINTS, environment
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
-from .describe_config import config_of
+from .describe_config import attribute, config_of
 
 MATRIX, STACKED = 2, 3
 # Class in a module's MRO -> kind; the first match wins, so that a subclass of nn.Linear is a linear.
@@ -44,6 +44,7 @@ def describe(root: Any) -> dict[str, Any]:
         "module": type(model).__module__,
         "config": config,
         "config_class": config_class,
+        "main_input": _text(model, "main_input_name"),
         "params": walk.params(),
         "modules": list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
@@ -135,7 +136,7 @@ class _Walk:
         common = {"tied": tied, "input_grad": input_grad, "output_grad": output_grad}
         trainable = bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in own.values())
         for key, p in own.items():
-            self._count(p, kind, name, is_bias=key.endswith("bias"))
+            self._count(p, kind, name, _whole(kind, module, key) or _size(p), is_bias=key.endswith("bias"))
         pattern = _pattern(name)
         stacks = {key: p for key, p in own.items() if _is_stack(_size(p))} if kind == "other" else {}
         for key, p in stacks.items():  # the experts of a mixture, one parameter for all of them
@@ -160,6 +161,8 @@ class _Walk:
         children = module._modules  # noqa: SLF001 - children() has no names
         if self.encoder_trains is None and name.rpartition(".")[2] == "decoder":
             self.encoder_trains = self.trainable > 0
+        if not children or self.trainable:
+            return
         fronts = (*FRONT_NORMS, "layer_norm") if any(sub in children for sub in T5_SUBLAYERS) else FRONT_NORMS
         for front in fronts:
             norm = children.get(front)
@@ -194,12 +197,12 @@ class _Walk:
             known = self._kinds[cls] = _kind_of(cls)
         return known
 
-    def _count(self, p: Any, kind: str, name: str, *, is_bias: bool) -> None:
+    def _count(self, p: Any, kind: str, name: str, shape: tuple[int, ...], *, is_bias: bool) -> None:
         if id(p) in self.seen:
             return
         self.seen[id(p)] = kind
         size = 1
-        for n in _size(p):
+        for n in shape:
             size *= n
         self.total += size
         if p.requires_grad:
@@ -208,7 +211,7 @@ class _Walk:
             self.lookup += size
             if name.rpartition(".")[2] in self.position_tables:
                 self.position += size
-        elif kind == "norm" or is_bias or len(_size(p)) == 1:
+        elif kind == "norm" or is_bias or len(shape) == 1:
             self.norm_bias += size
         dtype = str(p.dtype).rpartition(".")[2]
         self.dtypes[dtype] = self.dtypes.get(dtype, 0) + size
@@ -227,6 +230,28 @@ def _kind_of(cls: type) -> str:
     return "embedding" if cls.__name__.endswith("ParallelEmbedding") else "other"
 
 
+def _whole(kind: str, module: Any, key: str) -> tuple[int, ...] | None:
+    """What the module says of a parameter's shape: FSDP1 leaves a flat shard of it, 4-bit weights a packed one."""
+    if kind == "linear":
+        outputs, inputs = getattr(module, "out_features", None), getattr(module, "in_features", None)
+        if isinstance(outputs, int) and isinstance(inputs, int) and outputs and inputs:  # a lazy layer's are 0
+            return {"weight": (outputs, inputs), "bias": (outputs,)}.get(key)
+    if kind == "embedding" and key == "weight":
+        rows, width = getattr(module, "num_embeddings", None), getattr(module, "embedding_dim", None)
+        if isinstance(rows, int) and isinstance(width, int):
+            return (rows, width)
+    if kind == "norm":
+        features = getattr(module, "normalized_shape", None)
+        return tuple(features) if isinstance(features, tuple) and features else None
+    return None
+
+
+def _text(holder: Any, name: str) -> str | None:
+    """A text attribute, or None where there is none or it is something else."""
+    value = attribute(holder, name)
+    return value if isinstance(value, str) else None
+
+
 def _is_stack(size: tuple[int, ...]) -> bool:
     return len(size) == STACKED and min(size) > 1
 
@@ -239,10 +264,9 @@ def _size(p: Any) -> tuple[int, ...]:
 
 def _shape(kind: str, module: Any, own: Mapping[str, Any]) -> tuple[list[int], dict[str, Any]]:
     """The shape as the schema has it, and what else a kind needs."""
-    if kind == "linear":
-        outputs, inputs = getattr(module, "out_features", None), getattr(module, "in_features", None)
-        if isinstance(outputs, int) and isinstance(inputs, int):
-            return [outputs, inputs], {}
+    whole = _whole(kind, module, "weight")
+    if whole is not None:
+        return list(whole), {}
     if kind == "conv1d_hf":
         inputs, outputs = _size(own["weight"])
         return [outputs, inputs], {}

@@ -83,6 +83,14 @@ def source_of(config: Mapping[str, Any]) -> str:
     return ""
 
 
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The config that describes the language model: a nested one, or this one if it has layers; else None."""
+    nested = config.get("text_config") or config.get("llm_config")
+    if isinstance(nested, Mapping):
+        return nested
+    return config if first(config, "layers") else None
+
+
 def facts(config: Mapping[str, Any]) -> Facts | Absent:
     """The attention layers of a config, or which of its numbers is missing."""
     width, layers, heads = first(config, "width"), first(config, "layers"), first(config, "heads")

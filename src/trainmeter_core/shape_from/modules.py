@@ -9,7 +9,7 @@ from trainmeter_core.model_shape import Component, Lookup, Matmul, Scan, Stream
 from .attention_seen import CoreSeen, cores_in, frozen_in
 from .config_facts import first, first_of
 from .roles import LINEARS, OTHER_TABLES, POSITION_TABLES, Entry, parts_of, role_of
-from .streams import CROSS_ATTENTION, Layout, conv_stream, stream_of
+from .streams import BESIDE_THE_TEXT, CROSS_ATTENTION, Layout, conv_stream, stream_of
 
 SCAN = "7 per channel and state"
 DELTA_RULE = "8 per head, key and value width"
@@ -26,13 +26,16 @@ class Seen(NamedTuple):
 
 def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout) -> Seen:
     """Every matmul, scan and table of the modules, on its stream; the config tells how many experts are active."""
-    lookups = [_lookup(entry) for entry in entries if entry["kind"] == "embedding" and not entry["tied"]]
+    tables = [entry for entry in entries if entry["kind"] == "embedding" and not entry["tied"]]
+    lookups = [_lookup(entry, beside=is_beside(entry, layout)) for entry in tables]
     vocabularies = frozenset(table.rows for table in lookups if table.role == "token")
     experts, active = first(config, "experts"), first(config, "active")
     components: list[Component] = list(lookups)
     gap = ""
     for entry in entries:
         kind = entry["kind"]
+        if is_beside(entry, layout) and kind not in (*LINEARS, "conv", "mha"):
+            continue
         if kind == "experts" and "expert" not in str(entry["names"]):
             gap = f"the weights of {entry['names']} are not in a module of a known kind"
         elif kind == "experts" or (kind in LINEARS and _is_expert(entry)):
@@ -50,16 +53,24 @@ def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout)
         elif kind == "conv":
             components.append(_conv(entry, layout))
         components += _scans(entry, config, layout)
-    return Seen(components, cores_in(entries), frozen_in(entries), gap)
+    text = [entry for entry in entries if not is_beside(entry, layout)]
+    return Seen(components, cores_in(text), frozen_in(text), gap)
+
+
+def is_beside(entry: Entry, layout: Layout) -> bool:
+    """Whether the module belongs to an encoder of pictures or sound beside the text."""
+    return layout.beside and bool(BESIDE_THE_TEXT.intersection(parts_of(entry)))
 
 
 def _flags(entry: Entry) -> tuple[bool, bool]:
     return bool(entry["trainable"]), bool(entry["input_grad"])
 
 
-def _lookup(entry: Entry) -> Lookup:
+def _lookup(entry: Entry, *, beside: bool) -> Lookup:
     rows, width = entry["shape"]
     parts = parts_of(entry)
+    if beside:
+        return Lookup("beside", int(rows), int(width), int(entry["count"]))
     role = "position" if parts[-1] in POSITION_TABLES else "other" if OTHER_TABLES.intersection(parts) else "token"
     return Lookup(role, int(rows), int(width), int(entry["count"]))
 

@@ -2,7 +2,6 @@
 
 import sys
 
-import torch
 from tiny import VOCAB, digest, tokens
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
@@ -31,6 +30,9 @@ trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=
 trainer.remove_callback(PrinterCallback)
 result = trainer.train()
 for entry in trainer.state.log_history:
-    print(entry["step"], {name: value for name, value in entry.items() if name in ("loss", "eval_loss", "grad_norm", "learning_rate")})
+    print(
+        entry["step"],
+        {name: value for name, value in entry.items() if name in ("loss", "eval_loss", "grad_norm", "learning_rate")},
+    )
 print(result.global_step, result.training_loss)
 print(digest(model))

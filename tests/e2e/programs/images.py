@@ -6,7 +6,7 @@ import tempfile
 import torch
 from tiny import digest
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812  the name that everybody gives it
 from torch.utils.data import DataLoader, TensorDataset
 
 

@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-import lightning as L
+import lightning as L  # noqa: N812  as its own documentation has it
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from tiny import GPT, config, digest, tokens
@@ -33,8 +33,14 @@ class Language(L.LightningModule):
 L.seed_everything(0, verbose=False)
 language = Language()
 trainer = L.Trainer(
-    max_epochs=3, accelerator="cpu", logger=TensorBoardLogger(sys.argv[1], name="", version=""), log_every_n_steps=2,
-    enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=1, default_root_dir=sys.argv[1],
+    max_epochs=3,
+    accelerator="cpu",
+    logger=TensorBoardLogger(sys.argv[1], name="", version=""),
+    log_every_n_steps=2,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    num_sanity_val_steps=1,
+    default_root_dir=sys.argv[1],
 )
 trainer.fit(
     language,

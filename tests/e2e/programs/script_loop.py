@@ -12,7 +12,7 @@ out_dir = tempfile.mkdtemp()
 eval_interval, eval_iters, max_iters = 8, 3, 20
 gradient_accumulation_steps, batch_size, block_size = 3, 4, 16
 learning_rate, warmup_iters, min_lr, grad_clip = 1e-3, 4, 1e-4, 1.0
-compile = os.environ.get("COMPILE") == "1"
+compile = os.environ.get("COMPILE") == "1"  # noqa: A001  as such scripts have it
 torch.manual_seed(1337)
 ctx = nullcontext()
 data = {split: torch.randint(0, VOCAB, (1000,)) for split in ("train", "val")}
@@ -69,7 +69,11 @@ while True:
         if losses["val"] < best_val_loss:
             best_val_loss = losses["val"]
             if iter_num > 0:
-                checkpoint = {"model": raw_model.state_dict(), "optimizer": optimizer.state_dict(), "iter_num": iter_num}
+                checkpoint = {
+                    "model": raw_model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "iter_num": iter_num,
+                }
                 torch.save(checkpoint, os.path.join(out_dir, "ckpt.pt"))
     for _ in range(gradient_accumulation_steps):
         with ctx:

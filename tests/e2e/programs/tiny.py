@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional as F  # noqa: N812  the name that everybody gives it
 
 torch.set_num_threads(1)
 VOCAB = 61
@@ -26,7 +26,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         B, T, C = x.shape
-        q, k, v = (part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for part in self.c_attn(x).chunk(3, 2))
+        q, k, v = (
+            part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for part in self.c_attn(x).chunk(3, 2)
+        )
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.c_proj(y.transpose(1, 2).reshape(B, T, C))
 

@@ -1,4 +1,4 @@
-"""A recurrent language model in the manner of the word_language_model example: (T, B) layout, carried hidden state, SGD by hand."""
+"""A recurrent language model as in word_language_model: (T, B) layout, carried hidden state, SGD by hand or not."""
 
 import sys
 
@@ -15,8 +15,8 @@ class RNNModel(nn.Module):
         self.rnn = nn.LSTM(12, 20, 2, dropout=0.2)
         self.decoder = nn.Linear(20, VOCAB)
 
-    def forward(self, input, hidden):
-        output, hidden = self.rnn(self.drop(self.encoder(input)), hidden)
+    def forward(self, data, hidden):
+        output, hidden = self.rnn(self.drop(self.encoder(data)), hidden)
         return nn.functional.log_softmax(self.decoder(self.drop(output)).view(-1, VOCAB), dim=1), hidden
 
     def init_hidden(self, batch):

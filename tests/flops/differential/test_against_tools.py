@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -12,8 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from published import config_of, shape_from_config  # noqa: E402 - the path above
+from published import config_of, shape_from_config  # noqa: E402 - after the skips
 from tiny_models import CASES, B, T, model_of  # noqa: E402 - after the skips
 
 from trainmeter_core.flops import explain, flops_per_token, training_flops  # noqa: E402

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from published import CONFIGS, config_of  # noqa: E402 - the path above
+from published import CONFIGS, config_of  # noqa: E402 - after the skips
 from tiny_models import CASES, TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402 - after the skips
 
 from trainmeter_core.flops import all_training_flops, training_flops  # noqa: E402
@@ -91,3 +88,51 @@ def test_a_published_config(name, same):
 def test_every_convention_applies_to_a_decoder(name):
     counts = all_training_flops(shape_of_model(model_of(CASES[name])), Batch(B, T))
     assert not [why for why in counts.values() if isinstance(why, Absent)]
+
+
+PICTURES = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+
+
+def picture_models():
+    """A model of pictures and text, and the same model of text alone."""
+    gemma = dict(CASES["gemma3"].numbers)
+    llama = transformers.LlamaConfig(**CASES["llama"].numbers)
+    with torch.device("meta"):
+        both = transformers.Gemma3Config(text_config=gemma, vision_config=PICTURES, mm_tokens_per_image=4)
+        yield transformers.Gemma3ForConditionalGeneration(both), transformers.Gemma3ForCausalLM(both.text_config)
+        both = transformers.LlavaConfig(text_config=llama, vision_config=transformers.CLIPVisionConfig(**PICTURES))
+        yield transformers.LlavaForConditionalGeneration(both), transformers.LlamaForCausalLM(llama)
+
+
+def test_a_model_of_pictures_and_text_counts_as_its_text_alone():
+    """As torchtitan does, which leaves the encoder out; exact needs the pictures and is absent; hf counts all of it."""
+    for both, text in picture_models():
+        counts, of_text = (all_training_flops(shape_of_model(model), Batch(B, T)) for model in (both, text))
+        assert "pictures" in str(counts.pop("exact"))
+        assert counts.pop("hf") == 6 * B * T * both.num_parameters(exclude_embeddings=True)
+        assert counts == {name: of_text[name] for name in counts}
+
+
+def test_a_main_input_that_is_not_tokens_is_not_taken_for_them():
+    config = transformers.Wav2Vec2Config(
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        conv_dim=(8,),
+        conv_stride=(2,),
+        conv_kernel=(3,),
+        num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+    )
+    with torch.device("meta"):
+        model = transformers.Wav2Vec2Model(config)
+    shape, _source = shape_of(describe(model))
+    assert "input_values" in str(training_flops("hf", shape, Batch(B, T)))

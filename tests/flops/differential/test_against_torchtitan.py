@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 counter = pytest.importorskip("torchtitan.models.utils", reason="torchtitan is not installed", exc_type=ImportError)
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from published import CONFIGS, config_of, shape_from_config  # noqa: E402 - the path above
+from published import CONFIGS, config_of, shape_from_config  # noqa: E402 - after the skips
 from tiny_models import CASES, B, Case, T, model_of  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 

@@ -24,7 +24,7 @@ from fakes.wandb import Backend  # noqa: E402
 PREAMBLE = """
 import atexit, json, os, sys
 sys.path[:0] = {paths!r}
-from tests.wandb.counting_agent import Agent
+from counting_agent import Agent
 agent = Agent(every=float(os.environ.get("ROW_EVERY", "0")), script=os.environ.get("SCRIPT", "train.py"))
 def told():
     if os.getpid() == owner:

@@ -65,7 +65,7 @@ class Replay:
 
     def _records(self) -> Iterator[dict[str, Any]]:
         for log in self._logs:
-            for line in lines(log):
+            for line, _size in lines(log):
                 try:
                     record = json.loads(line or b"")
                 except ValueError:  # a torn tail

@@ -11,7 +11,9 @@ from trainmeter_core.entry_points import EntryPoint, entry_points, parse
 
 @pytest.mark.parametrize("group", ["trainmeter", "console_scripts", "pytest11", "no-such-group"])
 def test_they_are_those_that_importlib_metadata_finds_in_this_environment(group):
-    theirs = {(entry.name, entry.value.partition("[")[0].strip()) for entry in importlib.metadata.entry_points(group=group)}
+    theirs = {
+        (entry.name, entry.value.partition("[")[0].strip()) for entry in importlib.metadata.entry_points(group=group)
+    }
     assert {tuple(entry) for entry in entry_points(group)} == theirs
 
 

@@ -7,7 +7,7 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
 
@@ -42,12 +42,15 @@ class AgentFace(Protocol):
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> dict[str, float] | None:
+    def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The series to publish now, names with prefix, finite values only.
 
-        None when less than a second has passed since the last row, or nothing new was measured. ``final`` waives the
-        second.
+        A row is made at most once a second, and given once to each reader that asks by its own name; None when it had
+        the newest one already. ``final`` waives the second.
         """
+
+    def counts(self) -> dict[str, float]:
+        """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
     def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
@@ -71,8 +74,8 @@ class LocalWriter(Protocol):
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
 
-    def close(self, passport_markdown: str | None) -> None:
-        """Write the passport, flush and close."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as the object that it renders, flush and close."""
 
 
 class Hooks:
@@ -90,6 +93,14 @@ class Hooks:
         """Tap the tracker's own calls, by attributes of its classes, right after its module was executed.
 
         Process: trainer. Thread: the importing one. Rate: once per module. Returns: the undo.
+        """
+
+    @hookspec
+    def environment(self, metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that the user's command shall have besides its own, given what it would have without them.
+
+        `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
+        does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
         """
 
     @hookspec
@@ -126,4 +137,18 @@ class Hooks:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
+        """
+
+    @hookspec(firstresult=True)
+    def export(
+        self, tracker: str, passport: Mapping[str, Any], rows: Iterable[tuple[int, float, dict[str, float]]],
+        target: Mapping[str, str],
+    ) -> str | None:  # fmt: skip
+        """Write a finished run that another tracker, or none, has seen into this tracker.
+
+        `rows` gives (optimizer step, seconds since the epoch, series) once, in order. `target` holds what the user
+        said of the place (``out``, ``server``, ``project``, ``run``). Repeated, it must not write a row twice.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
         """

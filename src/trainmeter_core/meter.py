@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
-from .model_shape import Batch, ModelShape
 from .pace import Pace
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
+
+if TYPE_CHECKING:
+    from .model_shape import ModelShape
 
 BUDGET_KINDS = ("tokens", "steps", "flops", "hours")
 
@@ -90,9 +92,10 @@ class Meter:
         if isinstance(self.shape, Absent):
             return self.shape
         sequences, length, target = batch
-        if not sequences or not length:
-            return Absent("no sequence length was seen in the batches")
-        return training_flops(convention, self.shape, Batch(sequences, length, target))
+        if not sequences:
+            return 0
+        seen = self.shape.batch_seen(sequences, length, target)
+        return seen if isinstance(seen, Absent) else training_flops(convention, self.shape, seen)
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
         """Give the row to publish: names with prefix, finite values.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, NamedTuple
 
 from . import hookspecs
 from ._pluggy import pluggy
@@ -40,11 +40,17 @@ def manager_of_one(name: str, module: ModuleType) -> Any:
     return manager
 
 
-def each_plugin(plugins: Iterable[FoundPlugin]) -> list[Any]:
-    """Give each adapter's own pluggy manager; they were imported once already, to be found."""
+def managers(found: Iterable[FoundPlugin]) -> Iterator[tuple[str, Any]]:
+    """Yield (name, manager) of each adapter; they were imported once already, to be found."""
     from importlib import import_module
 
-    return [manager_of_one(plugin.name, import_module(plugin.module)) for plugin in plugins]
+    for plugin in found:
+        yield plugin.name, manager_of_one(plugin.name, import_module(plugin.module))
+
+
+def each_plugin(plugins: Iterable[FoundPlugin]) -> list[Any]:
+    """Give each adapter's own pluggy manager."""
+    return [manager for _, manager in managers(plugins)]
 
 
 def find_plugins(without: Iterable[str] = ()) -> tuple[list[FoundPlugin], list[tuple[str, str]]]:

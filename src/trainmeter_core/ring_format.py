@@ -1,4 +1,4 @@
-"""The layout of the step ring: a header page, then fixed 64-byte records, shared by the agent that writes and `tm` that reads.
+"""The layout of the step ring, for the agent that writes and `tm` that reads: a header page, then 64-byte records.
 
 All numbers are little-endian. Times are seconds of CLOCK_MONOTONIC, which all processes of a node share.
 """

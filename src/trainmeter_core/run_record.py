@@ -6,8 +6,9 @@ Memory does not grow with the run: sums, extremes and bounded tables only. A val
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Mapping, Sequence, Union
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 
+from .gpu_totals import SteadyGpus
 from .readings import Absent
 from .run_tables import BatchCounts, Loss, Statistics
 from .series import TIME_KINDS
@@ -47,13 +48,18 @@ class Software:
 
 @dataclass
 class Hardware:
-    """The devices of this run. `gpus` holds one name (SKU) per GPU of the job; an empty list is a run without one."""
+    """The devices of this run. `gpus` holds one name (SKU) per GPU of the job; an empty list is a run without one.
+
+    `reference_mhz` is the SM clock at which the peak of the job's GPUs holds.
+    """
 
     gpus: list[str] | Absent = UNKNOWN
     cpu: Text = UNKNOWN
     cpu_cores: Count = UNKNOWN
     memory_bytes: Count = UNKNOWN
     interconnect: Text = UNKNOWN
+    reference_mhz: Number = UNKNOWN
+    bandwidth_bytes_per_s: Number = UNKNOWN
 
 
 @dataclass
@@ -190,6 +196,15 @@ class Failure:
     first: str
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What `tm` saw go wrong while the run went on: a stable code, "error", "warning" or "info", and one sentence."""
+
+    code: str
+    level: str
+    sentence: str
+
+
 @dataclass
 class ReadingNotes:
     """What a reader met that it could not use; kept so that a passport can tell how complete its source was."""
@@ -206,7 +221,8 @@ class RunRecord:
     """One run. `ranks` holds the totals per rank; `summed` holds totals over all ranks where a source has only these.
 
     `batches` and `steady_batches` are summed over the ranks seen. `counted_flops` is what one whole run executed by
-    torch's own count, recompute included. `last_seen` is seconds since the epoch of the newest record.
+    torch's own count, recompute included. `gpus` is over the whole run, `steady_gpus` over its steady part.
+    `last_seen` is seconds since the epoch of the newest record.
     """
 
     identity: Identity = field(default_factory=Identity)
@@ -226,6 +242,8 @@ class RunRecord:
     trackers: list[dict[str, Any]] = field(default_factory=list)
     node: dict[str, Statistics] = field(default_factory=dict)
     gpus: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    steady_gpus: SteadyGpus = field(default_factory=SteadyGpus)
+    noted: list[Noted] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     end: End = field(default_factory=End)
     last_seen: Number = UNKNOWN
@@ -284,3 +302,12 @@ def _observe(table: dict[str, Statistics], readings: Mapping[str, Any], prefix: 
             known.low = float(value)
         if value > known.high:
             known.high = float(value)
+
+
+def flat(readings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Readings by name, nested names joined with "/"; numbers that a counter can have, and nothing else."""
+    for name, value in readings.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, prefix + str(name) + "/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_READING:
+            yield prefix + str(name), float(value)

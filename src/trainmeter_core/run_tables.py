@@ -108,6 +108,13 @@ class Statistics:
         self.low = min(self.low, value)
         self.high = max(self.high, value)
 
+    def include(self, other: Statistics) -> None:
+        """Add everything that another one counted."""
+        self.count += other.count
+        self.total += other.total
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
+
     @property
     def mean(self) -> float:
         """The arithmetic mean; raises ZeroDivisionError when nothing was counted."""

@@ -50,7 +50,9 @@ def test_with_its_output_in_a_file_the_line_is_on_the_terminal_alone(terminal, p
     assert shown.text.endswith("\r\x1b[K")
 
 
-def test_while_the_program_has_the_terminal_there_is_no_line_and_tm_says_why(terminal, program, tm, tmp_path, monkeypatch):
+def test_while_the_program_has_the_terminal_there_is_no_line_and_tm_says_why(
+    terminal, program, tm, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TRAINMETER_HOME", str(tmp_path / "home"))
     shown = terminal([*tm, "--progress", program("print('the program')")])
     assert shown.end() == 0

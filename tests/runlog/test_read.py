@@ -261,6 +261,7 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
         "node": {"readings": {}},
         "gpu": {"gpus": {}},
         "hardware": {},
+        "verdict": {"code": "hang", "level": "error", "sentence": "s"},
         "failure": {"site": "s", "count": 1, "first": "e"},
         "dropped": {"rank": 0, "records": 1},
         "recovered": {"steps": 3},

@@ -37,7 +37,6 @@ _count = _parsed_by(positive_count)
 _real = _parsed_by(lambda text: float(positive_number(text)))
 
 
-
 def _convention(name: str) -> str:
     from trainmeter_core.flops import CONVENTIONS
 
@@ -47,7 +46,12 @@ def _convention(name: str) -> str:
 
 
 OPTIONS: list[click.Parameter] = [
-    click.Option(["--convention"], metavar="NAME", callback=_parsed_by(_convention), help="FLOPs convention of the headline MFU (default: torchtitan)"),
+    click.Option(
+        ["--convention"],
+        metavar="NAME",
+        callback=_parsed_by(_convention),
+        help="FLOPs convention of the headline MFU (default: torchtitan)",
+    ),
     click.Option(
         ["--peak-tflops"], metavar="X", callback=_real, help="dense peak of one GPU, when tm does not know it"
     ),

@@ -7,11 +7,11 @@ import sys
 MYPY = False
 if MYPY:
     from types import ModuleType
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable
 
     Hook = Callable[[ModuleType], None]
 
-_waiting: Dict[str, Hook] = {}
+_waiting: dict[str, Hook] = {}
 
 
 class PostImportFinder:
@@ -19,24 +19,21 @@ class PostImportFinder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        hook = _waiting.pop(name, None)
-        if hook is None:
+        if name not in _waiting:
             return None
-        if not _waiting:
-            remove()
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             if finder is PostImportFinder or find is None:
                 continue
             spec = find(name, path, target)
             if spec is not None:
-                _report_after_execution(spec, hook)
+                _report_after_execution(spec)
                 return spec
-        _waiting[name] = hook
         return None
 
 
-def _report_after_execution(spec: Any, hook: Hook) -> None:
+def _report_after_execution(spec: Any) -> None:
+    """Wait for the spec's module to be executed; a spec that was only looked up costs nothing and ends nothing."""
     loader = spec.loader
     execute = getattr(loader, "exec_module", None)
     if execute is None:
@@ -45,7 +42,11 @@ def _report_after_execution(spec: Any, hook: Hook) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module
         execute(module)
-        run_hook(hook, module)
+        hook = _waiting.pop(spec.name, None)
+        if hook is not None:
+            if not _waiting:
+                remove()
+            run_hook(hook, module)
 
     try:
         loader.exec_module = exec_module
@@ -68,7 +69,7 @@ def run_hook(hook: Hook, module: ModuleType) -> None:
             return
 
 
-def install(hooks: Dict[str, Hook]) -> None:
+def install(hooks: dict[str, Hook]) -> None:
     """Wait for the modules named; one that is there already is reported at once."""
     for name, hook in hooks.items():
         module = sys.modules.get(name)
@@ -77,10 +78,10 @@ def install(hooks: Dict[str, Hook]) -> None:
         else:
             run_hook(hook, module)
     if _waiting and PostImportFinder not in sys.meta_path:
-        sys.meta_path.insert(0, PostImportFinder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, PostImportFinder)
 
 
 def remove() -> None:
     """Leave the import system as it was found."""
     if PostImportFinder in sys.meta_path:
-        sys.meta_path.remove(PostImportFinder)  # type: ignore[arg-type]
+        sys.meta_path.remove(PostImportFinder)

@@ -14,10 +14,10 @@ _HEAD_BYTES = 1 << 18
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, List
+    from typing import Any
 
 
-def passport_so_far(run_directory: str, events: List[Dict[str, Any]]) -> Dict[str, Any]:
+def passport_so_far(run_directory: str, events: list[dict[str, Any]]) -> dict[str, Any]:
     """Build the passport from run.json and log records that `tm` may not have carried over yet."""
     record = RunRecord()
     application = Application(record)
@@ -36,7 +36,7 @@ def passport_so_far(run_directory: str, events: List[Dict[str, Any]]) -> Dict[st
     return build(record)
 
 
-def _hardware(directory: str) -> List[Dict[str, Any]]:
+def _hardware(directory: str) -> list[dict[str, Any]]:
     """What `tm` found out about the node: it stands among the first lines of the log."""
     try:
         with open(os.path.join(directory, "log.jsonl"), "rb") as file:

@@ -8,7 +8,7 @@ from time import time
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict
+    from typing import Any
 
 # A line above this is dropped: an event is a fact, not a dump.
 MAX_LINE = 4 << 20
@@ -24,13 +24,14 @@ class SideFile:
         self.reason = ""
         self._descriptor = -1
 
-    def write(self, kind: str, fields: Dict[str, Any]) -> None:
+    def write(self, kind: str, fields: dict[str, Any]) -> None:
         """Append one event of this kind; fields that JSON does not know are written as text."""
         if self.reason:
             return
         line = json.dumps({"type": kind, "t": time(), **fields}, default=str, separators=(",", ":")).encode()
         if len(line) > MAX_LINE:
-            line = json.dumps({"type": "dropped", "t": time(), "kind": kind, "bytes": len(line)}).encode()
+            why = "an event " + kind + " of " + str(len(line)) + " bytes was dropped"
+            line = json.dumps({"type": "failure", "t": time(), "site": "side file", "count": 1, "first": why}).encode()
         try:
             if self._descriptor < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

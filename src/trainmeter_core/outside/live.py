@@ -18,12 +18,15 @@ class LiveRun:
     def __init__(self, *, convention: str | None, peak_tflops: float | None, budget: Budget | None) -> None:
         self.world_size = 1
         self.description: dict[str, Any] | None = None
+        self._described_by: int | None = None
         self._convention = convention
-        self._peak = peak_tflops
+        self.peak_tflops = peak_tflops
+        self.devices_per_rank = 1.0
         self._budget = budget
         self._meter: Meter | None = None
         self._leader: int | None = None
         self._elapsed = 0.0
+        self._ranks: set[int] = set()
         self._steps = 0
         self._skipped = 0
         self._tokens = 0
@@ -35,10 +38,12 @@ class LiveRun:
         self._seconds: dict[str, float] = {}
         self._kinds = set(TIME_KINDS) - {"data_wait"}
 
-    def model(self, description: dict[str, Any]) -> None:
-        """The agent described the model of a rank; the first description stands."""
-        if self.description is None:
+    def model(self, rank: int, description: dict[str, Any]) -> None:
+        """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
+        if self._described_by is None or rank <= self._described_by:
+            self._described_by = rank
             self.description = description
+            self._meter = None
 
     def budget(self, budget: Budget) -> None:
         """The program's own framework told its goal; one that the user gave to `tm` stands."""
@@ -49,7 +54,8 @@ class LiveRun:
 
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
-        self.world_size = max(self.world_size, world_size)
+        self._ranks.add(rank)
+        self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
             self._leader = rank
         self._tokens += fields["tokens"]
@@ -72,6 +78,11 @@ class LiveRun:
             self._window_steps += fields["n"]
             self._window_s += fields["wall_s"]
 
+    @property
+    def local_ranks(self) -> int:
+        """Ranks of this node; those of other nodes are taken to do what these do."""
+        return max(1, len(self._ranks))
+
     def row(self) -> dict[str, float] | None:
         """Give the row over the steps since the last one, or None when no whole step is new."""
         if not self._window_steps:
@@ -84,7 +95,7 @@ class LiveRun:
             {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
         totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
-        row = meter.row(window, totals, (1, 1))
+        row = meter.row(window, totals, (self.world_size, self.local_ranks))
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return row
 
@@ -97,10 +108,10 @@ class LiveRun:
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             if self._convention:
                 meter.headline = self._convention
-            if self._peak:
-                meter.peak_tflops = self._peak
             if self.description is None:
                 return meter
             self._meter = meter
-        self._meter.ranks = self.world_size
+        if self.peak_tflops:
+            self._meter.peak_tflops = self.peak_tflops
+        self._meter.ranks = max(1, round(self.world_size * self.devices_per_rank))
         return self._meter

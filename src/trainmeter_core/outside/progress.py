@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -75,11 +76,8 @@ class ProgressLine:
     def show(self, row: Mapping[str, float]) -> None:
         """Draw the newest row."""
         width = shutil.get_terminal_size().columns
-        try:
+        with contextlib.suppress(OSError):  # a terminal that does not tell its size
             width = os.get_terminal_size(self._terminal).columns or width
-        except OSError:
-            # A terminal that does not tell its size.
-            pass
         self._write(_CLEAR + line_of(row)[: max(1, width - 1)])
         self._drawn = True
 

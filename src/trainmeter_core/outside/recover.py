@@ -59,6 +59,8 @@ def recover(directory: Path) -> Recovered:
         raise ValueError(f"{directory.name} is still running under tm") from error
     try:
         known = RunReader(directory).finish()
+        if isinstance(known.identity.run_id, str):
+            writer.run_id = known.identity.run_id
         ended = not (isinstance(known.end.code, Absent) and isinstance(known.end.signal, Absent))
         spool = None if ended else spool_left_by(writer.run_id)
         steps = 0

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _NO_STEP = Absent("no optimizer step was seen")
 _UNSEEN = {
-    "data_wait": Absent("no data loader that trainmeter can see was used; time spent on data is part of the other kinds"),
+    "data_wait": Absent(
+        "no data loader that trainmeter can see was used; time spent on data is part of the other kinds"
+    ),
 }
 _UNSEEN_KIND = Absent("cannot be observed in this program; it is part of the other kinds")
 
@@ -63,6 +65,12 @@ def steady(record: RunRecord, sheet: Sheet) -> Json:
         for name, (value, unit, origin) in values.items()
     }
     section["batches"] = _table(record.steady_batches, "steady.batches", sheet)
+    section["gpus"] = {
+        uuid: sheet.numbers(f"steady.gpus.{uuid}", dict(sorted(means.items())), "as sampled", MEASURED)
+        for uuid, means in record.steady_gpus.means().items()
+    }
+    samples = [each.count for readings in record.steady_gpus.table.values() for each in readings.values()]
+    section["gpu_samples"] = sheet.number("steady.gpu_samples", max(samples, default=0), "samples", COUNTED)
     return section
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, StepBlock, observe
+from trainmeter_core.run_record import Failure, Noted, StepBlock, flat, observe
 from trainmeter_core.run_tables import At, Loss, Statistics
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ MOST_TAGS = 1000
 MOST = 1 << 63
 LARGEST = 1e300
 MOST_ENTRIES = 256
+LEVELS = ("error", "warning", "info")
 
 
 class Application:
@@ -41,6 +43,7 @@ class Application:
             "node": self._node,
             "gpu": self._gpu,
             "hardware": self._hardware,
+            "verdict": self._verdict,
             "failure": self._failure,
             "dropped": self._dropped,
             "recovered": self._recovered,
@@ -88,8 +91,14 @@ class Application:
             for tag, loss in self._losses_before[rank].items():
                 self.record.losses.setdefault(tag, loss)
         self.record.failures = list(_by_site(self._failures.values()).values())
-        if self._gpu_names:
-            self.record.hardware.gpus = list(self._gpu_names.values())
+        names = self._gpu_names
+        if names:
+            self.record.hardware.gpus = list(names.values())
+            # Until the model was seen, every GPU that the job could have used was sampled.
+            for table in (self.record.gpus, self.record.steady_gpus.table):
+                if any(uuid in names for uuid in table):
+                    for uuid in [uuid for uuid in table if uuid not in names]:
+                        del table[uuid]
 
     def _seen(self, rank: int, pid: int) -> None:
         totals = self.record.rank(rank)
@@ -142,8 +151,13 @@ class Application:
             step_time_s=None if span is None else (_seconds(span[0]), _seconds(span[1])),
             startup=bool(fields.get("startup", False)),
         )
+        t = _number(fields.get("t", 0.0))
         self._seen(rank, pid)
         self.record.add_steps(rank, block)
+        if block.startup:
+            self.record.steady_gpus.started(t)
+        elif block.n or block.skipped:
+            self.record.steady_gpus.stepped()
 
     def _span(self, fields: Mapping[str, Any]) -> None:
         kind, seconds = _text(fields["kind"]), _seconds(fields["seconds"])
@@ -171,15 +185,30 @@ class Application:
         observe(self.record.node, _object(fields["readings"]))
 
     def _gpu(self, fields: Mapping[str, Any]) -> None:
+        begin = _number(fields.get("t", 0.0)) - _seconds(fields.get("seconds", 0.0))
         for uuid, readings in _object(fields["gpus"]).items():
             if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
-                observe(self.record.gpus.setdefault(uuid, {}), _object(readings), limit=MOST_ENTRIES)
+                table = self.record.gpus.setdefault(uuid, {})
+                observe(table, _object(readings), limit=MOST_ENTRIES)
+                known = ((name, value) for name, value in flat(readings) if name in table)
+                self.record.steady_gpus.add(uuid, known, begin)
+
+    def _verdict(self, fields: Mapping[str, Any]) -> None:
+        noted = Noted(_text(fields["code"]), _text(fields["level"]), _text(fields["sentence"]))
+        if noted.level not in LEVELS:
+            raise ValueError("not a level")
+        if noted not in self.record.noted and len(self.record.noted) < MOST_ENTRIES:
+            self.record.noted.append(noted)
 
     def _hardware(self, fields: Mapping[str, Any]) -> None:
         found = [(_text(gpu.get("uuid", str(at))), _text(gpu["name"])) for at, gpu in _numbered(fields.get("gpus"))]
         hardware, software, options = self.record.hardware, self.record.software, self.record.options
         if "gpus" in fields and fields["gpus"] is not None:
             self._gpu_names.update(found)
+            if not found:  # the model turned out to run without them
+                self._gpu_names.clear()
+                self.record.gpus.clear()
+                self.record.steady_gpus = SteadyGpus()
             hardware.gpus = list(self._gpu_names.values())
         for name, check in _HARDWARE_FIELDS.items():
             _take(hardware, name, fields, check)
@@ -188,6 +217,8 @@ class Application:
         if isinstance(options.peak_tflops, Absent):
             for name in ("peak_tflops", "peak_source", "peak_dtype"):
                 _take(options, name, fields, _OPTION_FIELDS[name])
+        if isinstance(options.peak_tflops, Absent) and "peak_absent" in fields:
+            options.peak_tflops = Absent(_text(fields["peak_absent"]))
 
     def _failure(self, fields: Mapping[str, Any]) -> None:
         failure = Failure(_text(fields["site"]), _count(fields["count"]), _text(fields["first"]))
@@ -346,4 +377,6 @@ _HARDWARE_FIELDS: dict[str, Callable[[Any], Any]] = {
     "cpu_cores": _count,
     "memory_bytes": _count,
     "interconnect": _text,
+    "reference_mhz": _positive,
+    "bandwidth_bytes_per_s": _positive,
 }

@@ -13,7 +13,7 @@ import os
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core import run_record, run_tables
+from trainmeter_core import gpu_totals, run_record, run_tables
 from trainmeter_core.readings import Absent
 from trainmeter_core.version import __version__
 
@@ -29,7 +29,7 @@ _TAG = "~"
 
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (run_record, run_tables)
+    for module in (run_record, run_tables, gpu_totals)
     for kind in vars(module).values()
     if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)) and kind.__module__ == module.__name__
 }
@@ -93,7 +93,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Absent):
         return {_TAG: "Absent", "reason": value.reason}
     if type(value).__name__ in _CLASSES:
-        names = value._fields if isinstance(value, tuple) else [field.name for field in fields(value)]
+        names = getattr(value, "_fields", None) or [field.name for field in fields(value)]
         return {_TAG: type(value).__name__, **{name: _plain(getattr(value, name)) for name in names}}
     if isinstance(value, dict):
         if all(isinstance(key, str) and key != _TAG for key in value):

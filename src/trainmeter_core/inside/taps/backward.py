@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import functools
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from ..guard import site
+from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
 
 _SITE = site("backward")
 _NAME = "_engine_run_backward"
@@ -31,6 +35,9 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         start = monotonic()
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             try:
                 agent.backward_ran(monotonic() - start)

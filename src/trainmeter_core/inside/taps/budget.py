@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import TYPE_CHECKING
 
 from ...meter import Budget
 from ..guard import site
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Tuple
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable, Tuple
 
     Read = Callable[..., Tuple[float, str]]
 
@@ -23,6 +26,7 @@ _SITE = site("framework budget")
 
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Wrap the one method in which the framework's own loop begins."""
+    read: Read
     if module.__name__.startswith("transformers"):
         kind, name, read = module.CallbackHandler, "on_train_begin", _of_transformers
     else:
@@ -50,13 +54,13 @@ def _told(original: Callable[..., Any], read: Read, agent: Agent) -> Callable[..
     return begins
 
 
-def _of_transformers(_handler: Any, args: Any, state: Any, *_: Any, **__: Any) -> Tuple[float, str]:
+def _of_transformers(_handler: Any, args: Any, state: Any, *_: Any, **__: Any) -> tuple[float, str]:
     """The Trainer has worked out its steps by now; those that a checkpoint had made are not made again."""
     name = "max_steps" if args.max_steps > 0 else "num_train_epochs"
     return state.max_steps - state.global_step, "transformers.TrainingArguments: " + name
 
 
-def _of_lightning(loop: Any) -> Tuple[float, str]:
+def _of_lightning(loop: Any) -> tuple[float, str]:
     """The earlier of max_steps and max_epochs; the loaders' length is known by now, or there is none."""
     trainer = loop.trainer
     ends = []

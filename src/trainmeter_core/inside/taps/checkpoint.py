@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from .. import span_clock
-from ..guard import site
+from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
 
 _SITE = site("checkpoint")
 
@@ -44,18 +48,24 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        clock = agent.clock
-        if not _SITE.on or clock.current == span_clock.CHECKPOINT:
-            return original(*args, **kwargs)
         start = monotonic()
-        outer = clock.enter(span_clock.CHECKPOINT)
+        outer: int | None = None
+        if _SITE.on:
+            with _SITE:
+                # One saver calls another; the outermost call is the checkpoint.
+                if agent.clock.current != span_clock.CHECKPOINT:
+                    outer = agent.clock.enter(span_clock.CHECKPOINT)
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
-            clock.leave(outer)
-            with _SITE:
-                spent = monotonic() - start
-                if spent >= _WORTH_A_LINE_S:
-                    agent.event("span", {"kind": "checkpoint", "start": time() - spent, "seconds": spent})
+            if outer is not None:
+                with _SITE:
+                    agent.clock.leave(outer)
+                    spent = monotonic() - start
+                    if spent >= _WORTH_A_LINE_S:
+                        agent.event("span", {"kind": "checkpoint", "start": time() - spent, "seconds": spent})
 
     return save

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import model
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    pass
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:  # noqa: ARG001 - every tap has this signature

@@ -10,19 +10,23 @@ from __future__ import annotations
 import gc
 import sys
 from _thread import get_ident
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from .. import span_clock
 from ..batch_shape import batch_shape
-from ..guard import site
+from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
     from ..batch_shape import Shape
 
 _SITE = site("model call")
@@ -32,6 +36,8 @@ _FIND = site("model search")
 _PATIENCE = 20000
 # Distinct outermost modules noted while the model is unknown.
 _MOST_NOTED = 512
+# A module that covers this much of what the optimizer trains is the model, not a part of it.
+_WHOLE = 0.9
 _WRAPPERS = ("module", "_orig_mod")
 
 
@@ -51,8 +57,8 @@ class _Noted:
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
         self.autocast = _autocast_dtype(module)
-        self.pending: List[Shape] = []
-        self.batches: Dict[Shape, int] = {}
+        self.pending: list[Shape] = []
+        self.batches: dict[Shape, int] = {}
 
 
 class ModelTap:
@@ -62,9 +68,9 @@ class ModelTap:
         self.armed = False
         self.module_class = module_class
         self.agent = agent
-        self.noted: Dict[int, _Noted] = {}
+        self.noted: dict[int, _Noted] = {}
         self.calls = 0
-        self.tapped: List[Tuple[type, Optional[Callable[..., Any]]]] = []
+        self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
 
     def arm(self) -> None:
@@ -74,7 +80,7 @@ class ModelTap:
         tap = self
         agent = self.agent
 
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
             if _compiling() or agent.in_model or get_ident() != agent.clock.thread:
                 return original(self, *args, **kwargs)
             agent.in_model = True
@@ -82,6 +88,9 @@ class ModelTap:
                 if _SITE.on:
                     tap.note(self, args, kwargs)
                 return original(self, *args, **kwargs)
+            except BaseException as error:
+                unseen(error)
+                raise
             finally:
                 agent.in_model = False
 
@@ -94,7 +103,7 @@ class ModelTap:
             self.module_class.__call__ = self.original
             self.armed = False
 
-    def note(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note an outermost call of any module."""
         try:
             self.calls += 1
@@ -126,6 +135,15 @@ class ModelTap:
         with _FIND:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
             best, covered = self._most_covering(owned)
+            if self._another_is_bigger(owned, covered):
+                # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
+                owned = {id(p) for other in _live_optimizers() for group in other.param_groups for p in group["params"]}
+                best, covered = self._most_covering(owned)
+                seen_whole = True
+            else:
+                seen_whole = covered >= _WHOLE * sum(
+                    p.numel() for group in optimizer.param_groups for p in group["params"]
+                )
             if best is None:
                 self.tried += 1
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
@@ -135,15 +153,24 @@ class ModelTap:
                 if found is not None:
                     self._describe(found, _autocast_dtype(found))
                 return
-            root = best.module()
+            root = whole = best.module()
+            if not seen_whole:
+                # Only parts were seen being called: the model's forward runs under another name. It is described, and
+                # the part that is given the tokens tells its batches.
+                whole = _search_heap(self.module_class, owned) or root
+                fed = {key: noted for key, noted in self.noted.items() if any(T for _, T, _ in noted.batches)}
+                self.noted = fed or self.noted
+                best = self._most_covering(owned)[0] or best
+                root = best.module()
             for shape, calls in best.batches.items():
                 agent.batches[shape] = agent.batches.get(shape, 0) + calls
             self._tap(root)
             self.noted.clear()
-            self._describe(root, best.autocast)
+            self._describe(whole, best.autocast)
 
-    def _most_covering(self, owned: Set[int]) -> Tuple[Optional[_Noted], int]:
-        best: Optional[_Noted] = None
+    def _most_covering(self, owned: set[int]) -> tuple[_Noted | None, int]:
+        """Give the noted module with most of the optimizer's parameters, and how many it has."""
+        best: _Noted | None = None
         most = 0
         for noted in self.noted.values():
             module = noted.module()
@@ -153,6 +180,28 @@ class ModelTap:
             if covered > most:
                 best, most = noted, covered
         return best, most
+
+    def _another_is_bigger(self, owned: set[int], covered: int) -> bool:
+        """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
+        for noted in self.noted.values():
+            module = noted.module()
+            if module is None or not noted.batches:
+                continue
+            trained = [p for p in module.parameters() if p.requires_grad]
+            if sum(p.numel() for p in trained) > covered and not any(id(p) in owned for p in trained):
+                return True
+        return False
+
+    def leader_changed(self, optimizer: Any) -> None:
+        """Another optimizer leads the run now: unless the model is its own, look for the one that is."""
+        if self.armed or not self.tapped:
+            return
+        root = self.roots[0]()
+        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if root is None or not any(id(p) in owned for p in root.parameters()):
+            self.undo()
+            self.calls = 0
+            self.arm()
 
     def _tap(self, root: Any) -> None:
         """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""
@@ -164,19 +213,22 @@ class ModelTap:
             modules.append(inner)
         ids = frozenset(id(module) for module in modules)
         self.roots = [ref(module) for module in modules]
-        for kind in {type(module) for module in modules}:
+        kinds: set[Any] = {type(module) for module in modules}
+        for kind in kinds:
             own = vars(kind).get("__call__")
             self.tapped.append((kind, own))
-            kind.__call__ = _tapped_call(kind, own, ids, self.agent)  # type: ignore[attr-defined]
+            kind.__call__ = _tapped_call(kind, own, ids, self.agent)
 
     def _describe(self, root: Any, autocast: str) -> None:
         from ..describe import describe
+        from ..gpus import fp32_may_be_tf32, gpus_of
 
         description = describe(root)
         if autocast:
             description["autocast"] = autocast
         description["device"] = _device(root)
-        self.agent.event("model", {"description": description})
+        description["tf32"] = fp32_may_be_tf32()
+        self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
         self.agent.publish().model_found(description)
 
     def undo(self) -> None:
@@ -185,15 +237,15 @@ class ModelTap:
         while self.tapped:
             kind, own = self.tapped.pop()
             if own is None:
-                del kind.__call__  # type: ignore[attr-defined]
+                del kind.__call__
             else:
-                kind.__call__ = own  # type: ignore[attr-defined]
+                kind.__call__ = own
 
 
-def _tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent: Agent) -> Callable[..., Any]:
-    """Make the `__call__` of a root's class. Without one of its own the class goes on inheriting, whatever is patched."""
+def _tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent) -> Callable[..., Any]:
+    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched."""
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if _compiling() or agent.in_model or id(self) not in ids:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         if _SITE.on and get_ident() == agent.clock.thread:
@@ -211,14 +263,17 @@ def _tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent:
                 _SITE.failed(error)
         agent.in_model = True
         try:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)  # type: ignore[misc]
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
             agent.in_model = False
 
     return __call__
 
 
-def _search_heap(module_class: Any, owned: Set[int]) -> Any:
+def _search_heap(module_class: Any, owned: set[int]) -> Any:
     """Find the outermost module that owns most of the optimizer's parameters, when none was seen being called.
 
     By `type(x).__mro__`, because `isinstance` would wake lazy proxies.
@@ -232,6 +287,11 @@ def _search_heap(module_class: Any, owned: Set[int]) -> Any:
             if covered > most:
                 best, most = module, covered
     return best
+
+
+def _live_optimizers() -> list[Any]:
+    optimizer_class = sys.modules["torch.optim.optimizer"].Optimizer
+    return [found for found in gc.get_objects() if optimizer_class in type(found).__mro__]
 
 
 def _own(module: Any) -> Any:
@@ -263,7 +323,7 @@ def _grad_enabled() -> bool:
     return _is_grad_enabled()
 
 
-_is_grad_enabled: Optional[Callable[[], bool]] = None
+_is_grad_enabled: Callable[[], bool] | None = None
 
 
 def _never_compiling() -> bool:

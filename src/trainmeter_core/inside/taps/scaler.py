@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
-from ..guard import site
+from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
     from ...hookspecs import Undo
     from ..agent import Agent
 
+MYPY = False
+if MYPY:
+    from typing import Any
+
+
 _SITE = site("gradient scaler")
+
+
+def _events(agent: Agent) -> int | None:
+    try:
+        return agent.optimizer_events
+    except Exception as error:  # noqa: BLE001 - anything of ours
+        _SITE.failed(error)
+        return None
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
@@ -24,11 +36,16 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 
     @functools.wraps(original)
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        before = agent.optimizer_events
-        result = original(self, optimizer, *args, **kwargs)
-        if _SITE.on and agent.optimizer_events == before:
+        before = _events(agent)
+        try:
+            result = original(self, optimizer, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
+        if _SITE.on and before is not None:
             try:
-                agent.step_skipped(optimizer)
+                if agent.optimizer_events == before:
+                    agent.step_skipped(optimizer)
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
         return result

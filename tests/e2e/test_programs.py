@@ -1,0 +1,112 @@
+"""Each kind of training program under `tm`: its output and end are its own, and the counts are exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from trainmeter_core.passport.schema import problems
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a program does, by its source. `None`: the program has no such thing."""
+
+    steps: int
+    samples: int
+    tokens: int | None
+    micro_batches: int
+    skipped: int = 0
+    kinds: tuple[str, ...] = ()
+    """Kinds of time that must have been seen."""
+    arguments: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+
+PROGRAMS = {
+    "plain": Expected(22, 88, 88 * 16, 22, kinds=("data_wait", "eval", "checkpoint")),
+    "accumulation": Expected(9, 9 * 14, 9 * (3 * 4 * 16 + 2 * 8), 36),
+    "scaler": Expected(9, 48, 48 * 16, 12, skipped=3),
+    "lbfgs": Expected(6, 24 * 32, None, 24),
+    "gan": Expected(20, 20 * 12, None, 20),
+    "two_optimizers": Expected(14, 56, 56 * 16, 14),
+    "trainer_class": Expected(30, 240, 240 * 16, 30, kinds=("data_wait", "eval", "checkpoint")),
+    "script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint")),
+    "images": Expected(21, 150, None, 21, kinds=("data_wait", "eval", "checkpoint")),
+    "word_lm": Expected(12, 60, 60 * 9, 12, arguments=("--sgd",)),
+    "accelerate_loop": Expected(12, 96, 96 * 16, 24, kinds=("data_wait",)),
+    "hf_trainer": Expected(
+        18, 144, 144 * 16, 36, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
+    ),
+    "lightning_fit": Expected(
+        15, 60, 60 * 16, 15, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
+    ),
+}
+COMPILED = {"script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint"), env=(("COMPILE", "1"),))}
+CASES = [*PROGRAMS.items(), *COMPILED.items()]
+each_program = pytest.mark.parametrize(
+    ("name", "expected"), CASES, ids=[name + ("-compiled" if expected.env else "") for name, expected in CASES]
+)
+
+
+@pytest.fixture
+def pair(launch, name, expected):
+    return launch.pair(name, *expected.arguments, **dict(expected.env))
+
+
+@each_program
+def test_output_and_exit_code_are_the_programs_own(pair, name, expected):
+    """Losses and a hash of the final weights are printed, so that equal output is equal training, bit by bit."""
+    assert pair.bare.code == 0, pair.bare.stderr
+    assert pair.tm.code == 0, pair.tm.stderr
+    assert pair.tm.stdout == pair.bare.stdout
+    assert len(pair.bare.stdout.split()[-1]) == 64
+
+
+@each_program
+def test_counts_are_exact(pair, name, expected):
+    run = pair.tm
+    assert run.value("data.steps") == expected.steps
+    assert run.value("data.steps_skipped") == expected.skipped
+    assert run.value("data.samples") == expected.samples
+    assert (run.value("data.tokens") or None) == expected.tokens
+    assert run.value("data.micro_batches") == expected.micro_batches
+
+
+@each_program
+def test_time_shares_add_up_and_name_what_happened(pair, name, expected):
+    shares = {kind: share["value"] for kind, share in pair.tm.value("time.shares").items() if share}
+    assert sum(shares.values()) == pytest.approx(100, abs=0.1)
+    assert shares["step"] > 0
+    assert shares["startup"] > 0
+    for kind in expected.kinds:
+        assert shares[kind] > 0, (kind, shares)
+    for kind in {"eval", "checkpoint", "logging"} - set(expected.kinds):
+        assert shares[kind] == 0, (kind, shares)
+
+
+@each_program
+def test_the_run_directory_is_whole_and_truthful(pair, name, expected):
+    run = pair.tm
+    assert problems(run.passport) == []
+    assert run.value("ends.how") == "finished"
+    assert run.value("observation.failures") == []
+    assert run.value("observation.junk_lines") == 0
+    assert run.value("observation.dropped_step_records") == 0
+    assert run.value("observation.torn_tail") is False
+    assert run.value("model.parameters_total") > 0
+    assert bool(run.passport["compute"]["flops"].get("exact")) is (expected.tokens is not None)
+    assert [record["code"] for record in run.records("exit")] == [0]
+    assert sum(record["n"] for record in run.records("steps")) == expected.steps
+
+
+@each_program
+def test_tm_says_its_lines_on_stderr_and_leaves_the_rest(pair, name, expected):
+    from conftest import user_lines
+
+    assert (
+        sum(line.startswith("tm: look at this run: tensorboard --logdir ") for line in pair.tm.stderr.splitlines()) == 1
+    )
+    assert pair.tm.stderr.splitlines()[-1].startswith(f"tm: {expected.steps} steps · ")
+    assert sorted(user_lines(pair.tm.stderr)) == sorted(user_lines(pair.bare.stderr))

@@ -1,0 +1,225 @@
+"""Which module is the model, and what its calls are: training micro-batches, evaluation, or neither."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from trainmeter_core.inside.span_clock import EVAL, OTHER, STEP
+
+
+class Tokens(nn.Module):
+    """A tiny language model."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(11, width), nn.Linear(width, 11)
+
+    def forward(self, ids):
+        return self.head(self.embed(ids))
+
+
+def ids(*dims):
+    return torch.zeros(dims, dtype=torch.int64)
+
+
+def sgd(*modules):
+    return torch.optim.SGD([p for module in modules for p in module.parameters()], lr=0.1)
+
+
+def step(optimizer, model, *calls):
+    for call in calls:
+        model(call).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def described(written):
+    return [event["description"]["class"] for event in written().of("model")]
+
+
+def test_the_module_that_is_called_and_owns_the_parameters_is_the_model(tapped, written):
+    model, other = Tokens(), nn.Linear(2, 2)
+    optimizer = sgd(model)
+    for _ in range(3):
+        other(torch.ones(3, 2)).sum().backward()
+        step(optimizer, model, ids(2, 5), ids(2, 5))
+    assert described(written) == ["Tokens"]
+    assert tapped.total_batches == {(2, 5, 0): 6}
+    assert [kind for kind, _ in tapped.model.tapped] == [Tokens]
+    assert "__call__" in vars(Tokens)
+
+
+def test_only_that_object_is_observed(tapped):
+    model, twin = Tokens(), Tokens()
+    optimizer = sgd(model)
+    step(optimizer, model, ids(2, 5))
+    twin(ids(9, 9)).sum().backward()
+    step(optimizer, model, ids(2, 5))
+    assert tapped.total_batches == {(2, 5, 0): 2}
+
+
+def test_submodules_called_inside_are_part_of_the_call(tapped):
+    model = nn.Sequential(Tokens(), nn.Linear(11, 3))
+    optimizer = sgd(model)
+    for _ in range(3):
+        step(optimizer, model, ids(2, 5))
+    assert tapped.total_batches == {(2, 5, 0): 3}
+
+
+def test_a_wrapper_and_what_it_wraps_are_one_model(tapped):
+    """Calls of the wrapped module itself (an evaluation by the bare model) are seen as well."""
+
+    class Wrapper(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, *args):
+            return self.module(*args)
+
+    model = Wrapper(Tokens())
+    optimizer = sgd(model)
+    for _ in range(2):
+        step(optimizer, model, ids(2, 5))
+    model.module.eval()
+    with torch.no_grad():
+        model.module(ids(7, 7))
+    assert tapped.clock.base == EVAL
+    assert tapped.total_batches == {(2, 5, 0): 2}
+
+
+def test_a_framework_that_calls_the_inner_model_only(tapped, written):
+    """As Lightning: the optimizer has the parameters of an outer module that nobody calls."""
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Tokens()
+
+    outer = Outer()
+    optimizer = sgd(outer)
+    for _ in range(3):
+        step(optimizer, outer.inner, ids(2, 5))
+    assert described(written) == ["Tokens"]
+    assert tapped.tokens == 30
+
+
+@pytest.mark.parametrize("no_gradients", [torch.no_grad, torch.inference_mode])
+def test_calls_without_gradients_are_evaluation(tapped, no_gradients):
+    model = Tokens()
+    optimizer = sgd(model)
+    step(optimizer, model, ids(2, 5))
+    model.eval()
+    assert tapped.clock.base == OTHER
+    with no_gradients():
+        model(ids(8, 5))
+    assert tapped.clock.base == EVAL
+    model.train()
+    step(optimizer, model, ids(2, 5))
+    assert tapped.clock.base == OTHER
+    assert tapped.tokens == 20
+
+
+def test_a_call_in_train_mode_begins_the_step(tapped):
+    model = Tokens()
+    optimizer = sgd(model)
+    step(optimizer, model, ids(2, 5))
+    loss = model(ids(2, 5)).sum()
+    assert tapped.clock.base == STEP
+    loss.backward()
+    optimizer.step()
+    assert tapped.clock.base == OTHER
+
+
+def test_a_gan_is_counted_by_its_bigger_network(tapped, written):
+    """The discriminator steps first; the generator has the more parameters."""
+    generator, discriminator = nn.Linear(4, 32), nn.Linear(32, 1)
+    of_d, of_g = sgd(discriminator), sgd(generator)
+    for _ in range(5):
+        fake = generator(torch.ones(6, 4))
+        (discriminator(torch.ones(6, 32)) - discriminator(fake.detach())).sum().backward()
+        of_d.step()
+        discriminator(fake).sum().backward()
+        of_g.step()
+    assert [event["description"]["params"]["total"] for event in written().of("model")] == [160]
+    assert (tapped.steps, tapped.samples) == (5, 30)
+
+
+def test_a_critic_whose_generator_is_met_later_gives_way_to_it(tapped, written):
+    """The critic trains on fakes made without gradients, so that only it is seen until the generator steps."""
+    generator, critic = nn.Linear(4, 32), nn.Linear(32, 1)
+    of_c, of_g = sgd(critic), sgd(generator)
+    for _ in range(6):
+        for _ in range(2):
+            with torch.no_grad():
+                fake = generator(torch.ones(6, 4))
+            critic(fake).sum().backward()
+            of_c.step()
+        critic(generator(torch.ones(6, 4))).sum().backward()
+        of_g.step()
+    assert [event["description"]["params"]["total"] for event in written().of("model")] == [33, 160]
+
+
+def test_a_frozen_teacher_is_not_the_model(tapped, written):
+    teacher, student = Tokens(64), Tokens()
+    optimizer = sgd(student)
+    for _ in range(3):
+        target = teacher(ids(2, 5))
+        (student(ids(2, 5)) - target.detach()).pow(2).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert [event["description"]["params"]["total"] for event in written().of("model")] == [
+        sum(p.numel() for p in student.parameters())
+    ]
+
+
+def test_a_model_that_is_never_called_is_found_all_the_same(tapped, written):
+    """Called by a name of its own, so that no call is seen: described, and its batches unseen."""
+
+    class Quiet(Tokens):
+        def loss(self, ids):
+            return self.forward(ids).sum()
+
+    model = Quiet()
+    optimizer = sgd(model)
+    for _ in range(5):
+        model.loss(ids(2, 5)).backward()
+        optimizer.step()
+    assert described(written) == ["Quiet"]
+    assert tapped.steps == 5
+
+
+def test_a_program_that_only_infers_is_left_alone_after_a_while(tapped, monkeypatch):
+    from trainmeter_core.inside.taps import model as module
+
+    monkeypatch.setattr(module, "_PATIENCE", 10)
+    model = Tokens().eval()
+    for _ in range(12):
+        model(ids(1, 2))
+    assert not tapped.model.armed
+
+
+def test_the_model_is_held_weakly(tapped):
+    model = Tokens()
+    step(sgd(model), model, ids(2, 5))
+    from weakref import ref
+
+    gone = ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_order_of_optimizer_and_device_and_dtype_is_told(tapped, written):
+    model = Tokens()
+    optimizer = sgd(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = model(ids(2, 5)).sum()
+    loss.backward()
+    optimizer.step()
+    description = written().of("model")[0]["description"]
+    assert (description["device"], description["autocast"], description["dtype"]) == ("cpu", "bfloat16", "float32")

@@ -31,7 +31,9 @@ class Formats(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """A file format's command, else the adapter's of that name."""
-        return super().get_command(context, name) or (_into_tracker(name) if name in self.list_commands(context) else None)
+        return super().get_command(context, name) or (
+            _into_tracker(name) if name in self.list_commands(context) else None
+        )
 
 
 @click.group("export", cls=Formats)

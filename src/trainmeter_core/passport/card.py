@@ -36,7 +36,8 @@ def metadata(passport: Json, kg_per_kwh: float | None = None) -> str:
         lines += [
             "co2_eq_emissions:",
             f"  emissions: {1000 * emitted:.6g}",
-            "  source: " + _quoted(f"trainmeter: measured GPU energy x {kg_per_kwh:g} kg CO2 per kWh, given by the user"),
+            "  source: "
+            + _quoted(f"trainmeter: measured GPU energy x {kg_per_kwh:g} kg CO2 per kWh, given by the user"),
             "  hardware_used: " + _quoted(_hardware(passport)),
         ]
     return "\n".join([*lines, "---", ""])

@@ -125,8 +125,8 @@ class Hooks:
         """Write a finished run that another tracker, or none, has seen into this tracker, or what is missing of it.
 
         `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
-        ``offline``); `rows` have ``time``, ``step`` and ``series``, and come the same each time. An implementation
-        takes the arguments that it needs.
+        ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
+        Repeated, it must not write a row twice.
 
         Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
         Raises `ValueError` with one clear line when it cannot be written.

@@ -56,7 +56,9 @@ def written(spool):
             records += list(reader.steps())
             totals = reader.totals()
             reader.close()
-        events = [json.loads(line) for path in sorted(spool.glob(name + ".jsonl")) for line in path.read_text().splitlines()]
+        events = [
+            json.loads(line) for path in sorted(spool.glob(name + ".jsonl")) for line in path.read_text().splitlines()
+        ]
         return SimpleNamespace(
             records=[record for record, _ in records],
             shapes=[shapes for _, shapes in records],
@@ -73,6 +75,7 @@ TAPS = {
     "backward": "torch.autograd",
     "model": "torch.nn.modules.module",
     "compiling": "torch.compiler",
+    "dynamo": "torch._dynamo.trace_rules",
     "data": "torch.utils.data.dataloader",
     "scaler": "torch.amp.grad_scaler",
     "checkpoint": "torch.serialization",
@@ -90,4 +93,3 @@ def tapped(agent):
         agent.install(tap, install, sys.modules[module])
     yield agent
     agent.uninstall()
-

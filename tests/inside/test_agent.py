@@ -201,7 +201,12 @@ def test_a_forked_child_is_a_process_of_its_own_and_silent_until_it_steps(agent,
         "    os.waitpid(child, 0)\n"
         "step()\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TRAINMETER_SPOOL": str(spool)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "TRAINMETER_SPOOL": str(spool)},
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     rings = [path for path in spool.glob("*.ring") if str(os.getpid()) not in path.name]
     assert sorted(written(path.stem).totals.steps for path in rings) == [2, 2]

@@ -66,7 +66,11 @@ def test_loader_spec_and_source_stay_what_they_were(module):
     seen = wait_for(name)
     hooked = importlib.import_module(name)
     assert seen == [hooked]
-    assert ({k: type(v) for k, v in vars(hooked.__loader__).items()}, dir(hooked), type(hooked.__spec__.loader)) == before
+    assert (
+        {k: type(v) for k, v in vars(hooked.__loader__).items()},
+        dir(hooked),
+        type(hooked.__spec__.loader),
+    ) == before
     assert inspect.getsource(hooked.f) == "def f():\n    return 1\n"
     assert hooked.__spec__.loader is hooked.__loader__
     assert importlib.util.find_spec(name).origin == hooked.__file__

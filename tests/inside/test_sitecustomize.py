@@ -38,12 +38,16 @@ def python(tmp_path):
 
 
 def test_the_agent_wakes_and_waits(python):
-    told = python("import sys; print('trainmeter_core.inside.bootstrap' in sys.modules, 'trainmeter_core.inside.agent' in sys.modules)")
+    told = python(
+        "import sys; print('trainmeter_core.inside.bootstrap' in sys.modules, 'trainmeter_core.inside.agent' in sys.modules)"
+    )
     assert (told.stdout, told.stderr) == ("True False\n", "")
 
 
 def test_our_directory_is_not_on_the_path_and_stays_in_the_environment_for_children(python):
-    told = python(f"import os, sys; print({str(SITE)!r} in sys.path, os.environ['PYTHONPATH'].split(os.pathsep)[0] == {str(SITE)!r})")
+    told = python(
+        f"import os, sys; print({str(SITE)!r} in sys.path, os.environ['PYTHONPATH'].split(os.pathsep)[0] == {str(SITE)!r})"
+    )
     assert told.stdout == "False True\n"
 
 
@@ -117,7 +121,17 @@ def test_start_up_loads_nothing_heavy(python):
     code = "import sys; print(*sys.modules)"
     ours = set(python(code).stdout.split()) - set(python(code, agent=False).stdout.split())
     assert "trainmeter_core.inside.import_hooks" in ours
-    assert not ours & {"json", "logging", "re", "subprocess", "socket", "threading", "importlib.util", "typing", "ctypes"}
+    assert not ours & {
+        "json",
+        "logging",
+        "re",
+        "subprocess",
+        "socket",
+        "threading",
+        "importlib.util",
+        "typing",
+        "ctypes",
+    }
 
 
 def interpreters() -> list[str]:
@@ -146,12 +160,18 @@ def test_every_supported_python_can_import_the_agent_and_its_taps(python, interp
         for path in (CORE / "inside").rglob("*.py")
         if "site" not in path.parts[-2:] and path.name != "__init__.py"
     )
-    told = python(f"import sys\nif sys.version_info < (3, 8): names = []\nelse: names = {names!r}\nfor name in names: __import__(name)\n", interpreter=interpreter)
+    told = python(
+        f"import sys\nif sys.version_info < (3, 8): names = []\nelse: names = {names!r}\nfor name in names: __import__(name)\n",
+        interpreter=interpreter,
+    )
     assert (told.returncode, told.stderr) == (0, "")
 
 
 def test_the_rooms_inside_the_trainer_parse_as_python_3_8():
-    rooms = [*CORE.glob("*.py"), *(path for room in ("flops", "shape_from", "inside", "passport") for path in (CORE / room).rglob("*.py"))]
+    rooms = [
+        *CORE.glob("*.py"),
+        *(path for room in ("flops", "shape_from", "inside", "passport") for path in (CORE / room).rglob("*.py")),
+    ]
     assert len(rooms) > 50
     for path in rooms:
         ast.parse(path.read_text(), str(path), feature_version=(3, 8))

@@ -95,7 +95,9 @@ def test_another_thread_changes_nothing(hand):
 
 
 moves = st.lists(
-    st.tuples(st.sampled_from(["enter", "leave", "base", "take"]), st.sampled_from(range(OTHER + 1)), st.integers(0, 9)),
+    st.tuples(
+        st.sampled_from(["enter", "leave", "base", "take"]), st.sampled_from(range(OTHER + 1)), st.integers(0, 9)
+    ),
     max_size=60,
 )
 

@@ -34,6 +34,13 @@ _INSTALL = site("install")
 _REMEMBERED = ("process", "model", "tracker")
 
 
+class InGraph:
+    """Where a compiled graph that contains an optimizer's step leaves that it ran."""
+
+    def __init__(self) -> None:
+        self.stepped: Any = None
+
+
 class Agent:
     """State shared by the taps. Attributes are read and written by them directly: a method call a tap costs too much."""
 
@@ -61,6 +68,7 @@ class Agent:
         self.in_optimizer = 0
         self.optimizer_in_step: Optional[int] = None
         self.optimizer_events = 0
+        self.in_graph = InGraph()
         self._numel: Dict[int, int] = {}
         self._optimizers: Dict[int, Any] = {}
 
@@ -171,6 +179,17 @@ class Agent:
         elif self.model is not None and self.counter.leads(key):
             self.model.leader_changed(optimizer)
 
+    def stepped_in_graph(self) -> None:
+        """A compiled graph with an optimizer's step in it ran since we looked last: that step ends now."""
+        optimizer, self.in_graph.stepped = self.in_graph.stepped, None
+        if optimizer is None:
+            return
+        # Forwards that wait already belong to the next step.
+        waiting, self.pending = self.pending, []
+        self.optimizer_enters(optimizer)
+        self.optimizer_leaves(optimizer)
+        self.pending = waiting
+
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
         if not self.counter.leads(id(optimizer)):
@@ -278,6 +297,8 @@ class Agent:
         if self.finished or os.getpid() != self.pid:
             return
         self.finished = True
+        with site("finish"):
+            self.stepped_in_graph()
         if self.publishing is not None:
             with site("finish"):
                 self.publishing.finish()
@@ -324,6 +345,6 @@ def _after_fork() -> None:
     """A forked child is another process: it is a trainer of its own once it steps an optimizer, else silent."""
     if _agent is not None:
         with site("fork"):
-            undo, model = _agent.undo, _agent.model
+            undo, model, in_graph = _agent.undo, _agent.model, _agent.in_graph
             _agent.__init__(_agent.spool)  # type: ignore[misc] - the taps hold this object
-            _agent.undo, _agent.model = undo, model
+            _agent.undo, _agent.model, _agent.in_graph = undo, model, in_graph

@@ -187,6 +187,7 @@ class Publishing:
         if not final and now - self._last_row < ROW_INTERVAL_S:
             return None
         agent = self._agent
+        agent.stepped_in_graph()
         if agent.steps == self._row_steps or (not self._steps and not final):
             return None
         self._last_row = now

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from _thread import get_ident
 from weakref import ref
 
-from .. import span_clock
 from ..batch_shape import batch_shape
-from ..guard import site, unseen
+from ..guard import site
+from . import model_calls
 
 MYPY = False
 if MYPY:
@@ -66,31 +65,15 @@ class ModelTap:
         self.agent = agent
         self.noted: Dict[int, _Noted] = {}
         self.calls = 0
+        self.roots: List[Any] = []
         self.tapped: List[Tuple[type, Optional[Callable[..., Any]]]] = []
         self.tried = 0
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
-        original = self.module_class.__call__
-        self.original = original
-        tap = self
-        agent = self.agent
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if _compiling() or agent.in_model or get_ident() != agent.clock.thread:
-                return original(self, *args, **kwargs)
-            agent.in_model = True
-            try:
-                if _SITE.on:
-                    tap.note(self, args, kwargs)
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-            finally:
-                agent.in_model = False
-
-        self.module_class.__call__ = __call__
+        self.original = self.module_class.__call__
+        model_calls.noting, model_calls.module_call = self, self.original
+        self.module_class.__call__ = model_calls.noting_call
         self.armed = True
 
     def disarm(self) -> None:
@@ -102,6 +85,19 @@ class ModelTap:
     def note(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
         """Note an outermost call of any module."""
         try:
+            if self.agent.in_graph.stepped is not None:
+                self.agent.stepped_in_graph()
+                if not self.armed:
+                    # That was the first step: this call is the first of the second one.
+                    shape = batch_shape(args, kwargs)
+                    if (
+                        shape
+                        and module.training
+                        and model_calls.grad_enabled()
+                        and any(r() is module for r in self.roots)
+                    ):
+                        self.agent.pending.append(shape)
+                    return
             self.calls += 1
             if self.calls > _PATIENCE:
                 self.disarm()
@@ -111,7 +107,7 @@ class ModelTap:
                 if len(self.noted) >= _MOST_NOTED:
                     return
                 noted = self.noted[id(module)] = _Noted(module)
-            if module.training and _grad_enabled():
+            if module.training and model_calls.grad_enabled():
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
                     noted.pending.append(shape)
@@ -137,7 +133,9 @@ class ModelTap:
                 best, covered = self._most_covering(owned)
                 seen_whole = True
             else:
-                seen_whole = covered >= _WHOLE * sum(p.numel() for group in optimizer.param_groups for p in group["params"])
+                seen_whole = covered >= _WHOLE * sum(
+                    p.numel() for group in optimizer.param_groups for p in group["params"]
+                )
             if best is None:
                 self.tried += 1
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
@@ -210,7 +208,7 @@ class ModelTap:
         for kind in {type(module) for module in modules}:
             own = vars(kind).get("__call__")
             self.tapped.append((kind, own))
-            kind.__call__ = _tapped_call(kind, own, ids, self.agent)  # type: ignore[attr-defined]
+            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)  # type: ignore[attr-defined]
 
     def _describe(self, root: Any, autocast: str) -> None:
         from ..describe import describe
@@ -231,37 +229,6 @@ class ModelTap:
                 del kind.__call__  # type: ignore[attr-defined]
             else:
                 kind.__call__ = own  # type: ignore[attr-defined]
-
-
-def _tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent: Agent) -> Callable[..., Any]:
-    """Make the `__call__` of a root's class. Without one of its own the class goes on inheriting, whatever is patched."""
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _compiling() or agent.in_model or id(self) not in ids:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
-        if _SITE.on and get_ident() == agent.clock.thread:
-            try:
-                clock = agent.clock
-                if self.training and _grad_enabled():
-                    if clock.base != span_clock.STEP:
-                        clock.set_base(span_clock.STEP)
-                    shape = batch_shape(args, kwargs)
-                    if shape is not None:
-                        agent.pending.append(shape)
-                elif clock.base != span_clock.EVAL:
-                    clock.set_base(span_clock.EVAL)
-            except Exception as error:  # noqa: BLE001 - arguments may be anything
-                _SITE.failed(error)
-        agent.in_model = True
-        try:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)  # type: ignore[misc]
-        except BaseException as error:
-            unseen(error)
-            raise
-        finally:
-            agent.in_model = False
-
-    return __call__
 
 
 def _search_heap(module_class: Any, owned: Set[int]) -> Any:
@@ -304,22 +271,3 @@ def _autocast_dtype(root: Any) -> str:
 
 def _device(root: Any) -> str:
     return next((str(p.device.type) for p in root.parameters()), "cpu")
-
-
-def _grad_enabled() -> bool:
-    # Inference mode turns gradients off as well.
-    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
-    if _is_grad_enabled is None:
-        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
-    return _is_grad_enabled()
-
-
-_is_grad_enabled: Optional[Callable[[], bool]] = None
-
-
-def _never_compiling() -> bool:
-    return False
-
-
-# Replaced by torch.compiler.is_compiling once that module is there; torch.compile folds it to True while tracing.
-_compiling: Callable[[], bool] = _never_compiling

@@ -42,12 +42,15 @@ class AgentFace(Protocol):
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
 
-    def row(self, final: bool = False) -> dict[str, float] | None:
+    def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The series to publish now, names with prefix, finite values only.
 
-        None when less than a second has passed since the last row, or nothing new was measured. ``final`` waives the
-        second.
+        A row is made at most once a second, and given once to each reader that asks by its own name; None when it had
+        the newest one already. ``final`` waives the second.
         """
+
+    def counts(self) -> dict[str, float]:
+        """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
     def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
@@ -71,8 +74,8 @@ class LocalWriter(Protocol):
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
 
-    def close(self, passport_markdown: str | None) -> None:
-        """Write the passport, flush and close."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as the object that it renders, flush and close."""
 
 
 class Hooks:
@@ -93,6 +96,14 @@ class Hooks:
         """
 
     @hookspec
+    def environment(self, metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that the user's command shall have besides its own, given what it would have without them.
+
+        `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
+        does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
+        """
+
+    @hookspec
     def finish(self, agent: AgentFace) -> None:
         """Publish the last row and the passport, in two seconds at the most, where the user's closing call never came.
 
@@ -100,8 +111,8 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_run(self, ref: str) -> Any | None:
-        """Read a run from the tracker alone.
+    def open_run(self, ref: str, server: str | None) -> Any | None:
+        """Read a run from the tracker alone; `server` is the address that the user gave, where they gave one.
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.

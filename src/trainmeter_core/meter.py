@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
-from .model_shape import Batch, ModelShape
+from .pace import Pace
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
+
+if TYPE_CHECKING:
+    from .model_shape import ModelShape
+
+BUDGET_KINDS = ("tokens", "steps", "flops", "hours")
 
 Shape = Tuple[int, int, int]
 """Sequences, length, target length of one micro-batch."""
@@ -23,7 +28,7 @@ class Window(NamedTuple):
     rate_batches: Mapping[Shape, int]
     """Micro-batches by shape over the same steps."""
     seconds: Mapping[str, float]
-    """Wall seconds by kind over the whole window."""
+    """Wall seconds by kind over the whole window; a kind that cannot be observed is left out."""
 
 
 class Totals(NamedTuple):
@@ -35,6 +40,8 @@ class Totals(NamedTuple):
     samples: int
     batches: Mapping[Shape, int]
     """Micro-batches of one rank by shape."""
+    elapsed_s: float = 0.0
+    """Wall seconds since the start."""
 
 
 class Budget(NamedTuple):
@@ -63,6 +70,7 @@ class Meter:
         self.peak_tflops = peak_tflops
         self.headline = headline
         self.budget = budget
+        self.pace = Pace()
         self._known: dict[tuple[str, Shape], int | Absent] = {}
 
     def flops(self, convention: str, batches: Mapping[Shape, int]) -> int | Absent:
@@ -86,11 +94,8 @@ class Meter:
         sequences, length, target = batch
         if not sequences:
             return 0
-        if not length:
-            return Absent(
-                "the batch has no sequence length; the FLOPs of an image or a row of features are not counted"
-            )
-        return training_flops(convention, self.shape, Batch(sequences, length, target))
+        seen = self.shape.batch_seen(sequences, length, target)
+        return seen if isinstance(seen, Absent) else training_flops(convention, self.shape, seen)
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
         """Give the row to publish: names with prefix, finite values.
@@ -114,6 +119,7 @@ class Meter:
     def _speed(self, window: Window, scale: tuple[int, int]) -> dict[str, float]:
         if window.steps < 1 or window.rate_s <= 0:
             return {}
+        self.pace.add(window.steps, window.rate_s)
         row: dict[str, float] = {"step_time_s": window.rate_s / window.steps}
         factor = scale[0] / scale[1]
         tokens = sum(b * t * calls for (b, t, _), calls in window.rate_batches.items())
@@ -143,25 +149,35 @@ class Meter:
         """Progress, FLOPs required and time left, where the budget's own quantity is known."""
         if self.budget is None:
             return {}
-        done = {"tokens": row.get("tokens"), "steps": totals.steps, "flops": row.get("flops")}.get(self.budget.kind)
+        done = {
+            "tokens": row.get("tokens"),
+            "steps": totals.steps,
+            "flops": row.get("flops"),
+            "hours": totals.elapsed_s / 3600,
+        }.get(self.budget.kind)
         if not done or self.budget.amount <= 0:
             return {}
         share = done / self.budget.amount
         told: dict[str, float] = {"progress_pct": min(100.0, 100.0 * share)}
         if row.get("flops"):
             told["flops_required"] = row["flops"] / share
-        if row.get("step_time_s"):
-            steps_left = max(0.0, totals.steps / share - totals.steps)
-            told["eta_s"] = steps_left * row["step_time_s"]
+        if self.budget.kind == "hours":
+            told["eta_s"] = max(0.0, self.budget.amount * 3600 - totals.elapsed_s)
+            return told
+        left = self.pace.left(max(0.0, totals.steps / share - totals.steps))
+        if left is not None:
+            told["eta_s"] = left.seconds
+            if left.plus_minus_s is not None:
+                told["eta_plus_minus_s"] = left.plus_minus_s
         return told
 
 
 def time_shares(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Give percent by kind; the parts add up to 100. Empty when no time has passed."""
+    """Give percent by kind that was observed; the parts add up to 100. Empty when no time has passed."""
     whole = sum(seconds.values())
     if whole <= 0:
         return {}
-    return {"time/" + kind: 100.0 * seconds.get(kind, 0.0) / whole for kind in TIME_KINDS}
+    return {"time/" + kind: 100.0 * seconds[kind] / whole for kind in TIME_KINDS if kind in seconds}
 
 
 def _scaled(count: int, scale: tuple[int, int]) -> int:
@@ -170,8 +186,8 @@ def _scaled(count: int, scale: tuple[int, int]) -> int:
 
 
 def parse_budget(options: Mapping[str, Any]) -> Budget | None:
-    """Take the first budget named in the options, as ``budget_tokens``, ``budget_steps`` or ``budget_flops``."""
-    for kind in ("tokens", "steps", "flops"):
+    """Take the first budget named in the options, as ``budget_tokens``, ``budget_steps``, ``_flops``, ``_hours``."""
+    for kind in BUDGET_KINDS:
         amount = options.get("budget_" + kind)
         if amount:
             return Budget(kind, float(amount))

@@ -69,6 +69,7 @@ class Stream:
 
 
 TOKENS = Stream("tokens")
+BESIDE = Stream("pictures or sound")
 TARGET = Stream("target")
 SAMPLES = Stream("samples", 1)
 
@@ -178,7 +179,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Lookup:
-    """`count` tables of `rows` x `width` that are only read from; role `token`, `position` or `other`."""
+    """`count` tables of `rows` x `width` that are only read from; role `token`, `position`, `other` or `beside`."""
 
     role: str
     rows: int
@@ -199,9 +200,11 @@ class ModelShape:
 
     parameters: elements of all parameters, shared tensors once.  trainable_parameters: those with a gradient.
     norm_bias_parameters: of norms and biases.  width, layers: d and L of the main stack.
-    family: the config's model_type, or the class.  main_input: elements per sample of the tensor that Hugging Face
-    counts where it is not one per token (pixels); 0 otherwise.  padded_vocabulary: rows of the head after padding
-    for tensor parallelism, where it is not the head's own; 0 otherwise.
+    family: the config's model_type, or the class.
+    main_input: elements per sample of the tensor that Hugging Face counts, where it is not one per token (pixels);
+    Absent when that is not known.
+    padded_vocabulary: rows of the head after padding for tensor parallelism, where they are not the head's own; or 0.
+    beside_parameters: of an encoder of pictures or sound beside the text, whose positions a batch does not tell.
     gap: why the components are not all known; empty when they are. Counts that need only the parameters still hold.
     """
 
@@ -212,8 +215,9 @@ class ModelShape:
     width: int | Absent
     layers: int | Absent
     family: str = ""
-    main_input: int = 0
+    main_input: int | Absent = 0
     padded_vocabulary: int = 0
+    beside_parameters: int = 0
     gap: str = ""
 
     @property
@@ -246,6 +250,23 @@ class ModelShape:
         return sum(table.weights for table in self.lookups)
 
     @property
+    def main_matmuls(self) -> tuple[Matmul, ...]:
+        """The matmuls but those of an encoder beside the text."""
+        return tuple(m for m in self.matmuls if m.stream != BESIDE)
+
+    @property
+    def main_parameters(self) -> int | Absent:
+        """Elements that one position of the text passes through, tables and active experts included."""
+        if isinstance(self.parameters, Absent):
+            return self.parameters
+        return self.parameters - self.beside_parameters - self.inactive_parameters
+
+    @property
+    def main_lookup_parameters(self) -> int:
+        """Elements of the tables of the text."""
+        return sum(table.weights for table in self.lookups if table.role != "beside")
+
+    @property
     def inactive_parameters(self) -> int:
         """Elements of the experts that one position does not pass through, their biases included."""
         return sum((m.inputs + m.bias) * m.outputs * m.count * (m.experts - m.active) for m in self.matmuls)
@@ -254,6 +275,14 @@ class ModelShape:
     def tied(self) -> bool:
         """True when the head is a lookup table's own tensor."""
         return any(m.tied and m.part == "head" for m in self.matmuls)
+
+    def batch_seen(self, sequences: int, seq_len: int, target_len: int = 0) -> Batch | Absent:
+        """The batch of a call: one without a length (images) fits a model whose streams have lengths of their own."""
+        if seq_len:
+            return Batch(sequences, seq_len, target_len)
+        if any(stream.length is None for stream in self.streams()):
+            return Absent("the batches have no sequence length, on which this model's FLOPs depend")
+        return Batch(sequences, 1, target_len)
 
     def streams(self) -> Iterator[Stream]:
         """Each stream once, in the order of the components."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, NamedTuple
 
 from . import hookspecs
 from ._pluggy import pluggy
+from .entry_points import entry_points
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,18 +40,31 @@ def manager_of_one(name: str, module: ModuleType) -> Any:
     return manager
 
 
+def managers(found: Iterable[FoundPlugin]) -> Iterator[tuple[str, Any]]:
+    """Yield (name, manager) of each adapter; they were imported once already, to be found."""
+    from importlib import import_module
+
+    for plugin in found:
+        yield plugin.name, manager_of_one(plugin.name, import_module(plugin.module))
+
+
+def each_plugin(plugins: Iterable[FoundPlugin]) -> list[Any]:
+    """Give each adapter's own pluggy manager."""
+    return [manager for _, manager in managers(plugins)]
+
+
 def find_plugins(without: Iterable[str] = ()) -> tuple[list[FoundPlugin], list[tuple[str, str]]]:
     """Give the adapters that entry points of the group offer, and (name, reason) of those that cannot be used."""
-    from importlib.metadata import entry_points
+    from importlib import import_module
 
     skipped = set(without)
     found: list[FoundPlugin] = []
     broken: list[tuple[str, str]] = []
-    for entry in entry_points(group=hookspecs.GROUP):
+    for entry in entry_points(hookspecs.GROUP):
         if entry.name in skipped:
             continue
         try:
-            module = entry.load()
+            module = import_module(entry.value)
             answers = manager_of_one(entry.name, module).hook.tracker_modules()
             file = module.__file__ or ""
         except Exception as error:  # noqa: BLE001 - a third party's module may fail in any way

@@ -1,4 +1,4 @@
-"""The layout of the step ring: a header page, then fixed 64-byte records, shared by the agent that writes and `tm` that reads.
+"""The layout of the step ring, for the agent that writes and `tm` that reads: a header page, then 64-byte records.
 
 All numbers are little-endian. Times are seconds of CLOCK_MONOTONIC, which all processes of a node share.
 """
@@ -33,6 +33,8 @@ FLAG_STARTUP = 1
 FLAG_SKIPPED = 2
 FLAG_MIXED_SHAPES = 4
 FLAG_BATCH_UNSEEN = 8
+# Set from the first use of a data loader that the taps see: before it, a data wait of 0 would be a guess.
+FLAG_LOADER_SEEN = 16
 
 # type, flags, micro-batches, step, end time, tokens, samples, sequence length, target length, then seconds:
 # wall, step, data wait, checkpoint, eval, logging, backward; last the check word.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 
+from .gpu_totals import SteadyGpus
 from .readings import Absent
 from .run_tables import BatchCounts, Loss, Statistics
 from .series import TIME_KINDS
@@ -17,6 +18,7 @@ Count = Union[int, Absent]
 Number = Union[float, int, Absent]
 
 UNKNOWN = Absent("not recorded")
+LARGEST_READING = 1e300
 
 
 @dataclass
@@ -46,13 +48,18 @@ class Software:
 
 @dataclass
 class Hardware:
-    """The devices of this run. `gpus` holds one name (SKU) per GPU of the job; an empty list is a run without one."""
+    """The devices of this run. `gpus` holds one name (SKU) per GPU of the job; an empty list is a run without one.
+
+    `reference_mhz` is the SM clock at which the peak of the job's GPUs holds.
+    """
 
     gpus: list[str] | Absent = UNKNOWN
     cpu: Text = UNKNOWN
     cpu_cores: Count = UNKNOWN
     memory_bytes: Count = UNKNOWN
     interconnect: Text = UNKNOWN
+    reference_mhz: Number = UNKNOWN
+    bandwidth_bytes_per_s: Number = UNKNOWN
 
 
 @dataclass
@@ -189,6 +196,15 @@ class Failure:
     first: str
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What `tm` saw go wrong while the run went on: a stable code, "error", "warning" or "info", and one sentence."""
+
+    code: str
+    level: str
+    sentence: str
+
+
 @dataclass
 class ReadingNotes:
     """What a reader met that it could not use; kept so that a passport can tell how complete its source was."""
@@ -205,7 +221,8 @@ class RunRecord:
     """One run. `ranks` holds the totals per rank; `summed` holds totals over all ranks where a source has only these.
 
     `batches` and `steady_batches` are summed over the ranks seen. `counted_flops` is what one whole run executed by
-    torch's own count, recompute included. `last_seen` is seconds since the epoch of the newest record.
+    torch's own count, recompute included. `gpus` is over the whole run, `steady_gpus` over its steady part.
+    `last_seen` is seconds since the epoch of the newest record.
     """
 
     identity: Identity = field(default_factory=Identity)
@@ -225,6 +242,8 @@ class RunRecord:
     trackers: list[dict[str, Any]] = field(default_factory=list)
     node: dict[str, Statistics] = field(default_factory=dict)
     gpus: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    steady_gpus: SteadyGpus = field(default_factory=SteadyGpus)
+    noted: list[Noted] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     end: End = field(default_factory=End)
     last_seen: Number = UNKNOWN
@@ -259,17 +278,36 @@ def observe(table: dict[str, Statistics], readings: Mapping[str, Any], limit: in
 
     Only finite numbers count; names beyond `limit` are left out, so that a table stays bounded.
     """
-    for name, value in _flat(readings, ""):
-        if name not in table:
+    _observe(table, readings, "", limit)
+
+
+def _observe(table: dict[str, Statistics], readings: Mapping[str, Any], prefix: str, limit: int) -> None:
+    # Written out for speed: a day's log holds millions of readings.
+    for name, value in readings.items():
+        if type(value) is not float and type(value) is not int:
+            if isinstance(value, Mapping):
+                _observe(table, value, prefix + str(name) + "/", limit)
+            continue
+        if not -LARGEST_READING < value < LARGEST_READING:
+            continue
+        full = prefix + name if prefix else name
+        known = table.get(full)
+        if known is None:
             if len(table) >= limit:
                 continue
-            table[name] = Statistics()
-        table[name].add(value)
+            known = table[full] = Statistics()
+        known.count += 1
+        known.total += value
+        if value < known.low:
+            known.low = float(value)
+        if value > known.high:
+            known.high = float(value)
 
 
-def _flat(readings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
+def flat(readings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Readings by name, nested names joined with "/"; numbers that a counter can have, and nothing else."""
     for name, value in readings.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, prefix + str(name) + "/")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield prefix + str(name), value
+            yield from flat(value, prefix + str(name) + "/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_READING:
+            yield prefix + str(name), float(value)

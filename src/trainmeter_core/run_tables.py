@@ -101,12 +101,19 @@ class Statistics:
     high: float = -math.inf
 
     def add(self, value: float) -> None:
-        if not math.isfinite(value):
+        if not -math.inf < value < math.inf:
             return
         self.count += 1
         self.total += value
         self.low = min(self.low, value)
         self.high = max(self.high, value)
+
+    def include(self, other: Statistics) -> None:
+        """Add everything that another one counted."""
+        self.count += other.count
+        self.total += other.total
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
 
     @property
     def mean(self) -> float:

@@ -19,6 +19,11 @@ TIME_KINDS = ("step", "data_wait", "checkpoint", "eval", "logging", "startup", "
 
 LADDER_RUNGS = ("1_gpu_util", "2_sm_active", "3_tensor_active", "4_ofu", "5_hfu", "6_mfu")
 
+CUMULATIVE = ("step", "steps_skipped", "tokens", "samples", "flops")
+"""Series that are sums since the start of the run; a resumed run goes on from them."""
+
+GPU_FAMILIES = ("ladder/", "gpu/", "intensity/")
+
 _PROGRESS: list[Series] = [
     Series("step", "steps", "optimizer steps; gradient accumulation counts as one, a skipped step is counted apart"),
     Series("steps_skipped", "steps", "optimizer steps that a gradient scaler skipped"),
@@ -27,7 +32,8 @@ _PROGRESS: list[Series] = [
     Series("flops", "FLOPs", "model FLOPs spent under the headline convention"),
     Series("flops_required", "FLOPs", "model FLOPs that the budget needs under the headline convention"),
     Series("progress_pct", "percent", "share of the budget done"),
-    Series("eta_s", "seconds", "time to the end of the budget at the speed of the last window"),
+    Series("eta_s", "seconds", "time to the end of the budget at the mean speed of the last 64 windows"),
+    Series("eta_plus_minus_s", "seconds", "two standard deviations of that time, from the spread of those windows"),
     Series("tokens_per_s", "tokens/s", "global tokens per second over the last window of whole steps"),
     Series("tokens_per_s_per_gpu", "tokens/s", "tokens per second and GPU over the last window of whole steps"),
     Series("samples_per_s", "samples/s", "global samples per second over the last window of whole steps"),
@@ -56,7 +62,7 @@ _GPU: list[Series] = [
     Series("gpu/dram_active", "percent", "cycles in which the memory interface was busy"),
     Series("gpu/fp32_active", "percent", "cycles in which the FP32 pipe was busy"),
     Series("gpu/power_w", "watts", "board power"),
-    Series("gpu/energy_j", "joules", "energy since the start of the run"),
+    Series("gpu/energy_j", "joules", "energy of the job's GPUs of this node since the start of the run, their sum"),
     Series("gpu/sm_clock_mhz", "MHz", "SM clock"),
     Series("gpu/mem_used_bytes", "bytes", "device memory in use"),
     Series("gpu/temp_c", "degrees C", "GPU temperature"),

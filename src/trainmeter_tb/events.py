@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from trainmeter_core.series import series_of
 
@@ -15,16 +17,18 @@ OWN_PLUGIN = "trainmeter"
 
 PASSPORT_TAG = "trainmeter/passport"
 PASSPORT_JSON_TAG = "trainmeter/passport_json"
+# Written first, so that TensorBoard shows our tab before there is a passport.
+VERSION_TAG = "trainmeter/version"
+COUNTS_TAG = "trainmeter/exact_counts"
 
 _START = 1  # SessionLog.START
 
-_DT_DOUBLE = 2
 _DT_STRING = 7
 
 # TensorProto's DataType: the repeated field that holds its values, and the format of its packed bytes.
 _NUMBERS: dict[int, tuple[str, str]] = {
     1: ("float_val", "<f"),
-    _DT_DOUBLE: ("double_val", "<d"),
+    2: ("double_val", "<d"),
     3: ("int_val", "<i"),
     9: ("int64_val", "<q"),
     14: ("half_val", "<H"),
@@ -33,8 +37,7 @@ _NUMBERS: dict[int, tuple[str, str]] = {
 _BFLOAT16 = 14
 _HALF = 19
 
-# A count that a float32 cannot hold exactly goes into a double; other series stay readable by every old reader.
-_EXACT_UNITS = frozenset({"tokens", "samples", "FLOPs", "bytes"})
+_COUNTED = frozenset({"steps", "tokens", "samples", "FLOPs"})
 
 
 class Told(NamedTuple):
@@ -101,22 +104,28 @@ def string_of(value: Any) -> bytes | None:
     return bytes(value.tensor.string_val[0])
 
 
-def add_scalar(event: Any, tag: str, number: float) -> None:
-    """Add one scalar: a simple_value, or a double where a float32 would lose counted units."""
-    value = event.summary.value.add()
-    value.tag = tag
-    if not _needs_double(tag):
+def add_row(event: Any, row: Mapping[str, float]) -> None:
+    """Add all finite values of a row as simple_values; counts that these cannot hold stand exactly in one text.
+
+    A simple_value is a float32. TensorBoard's default data server shows no scalar that is a double, so that exact
+    counts go beside the series, where our own reader finds them.
+    """
+    exact: dict[str, int] = {}
+    for tag, number in row.items():
+        if not math.isfinite(number):
+            continue
+        value = event.summary.value.add()
+        value.tag = tag
         value.simple_value = number
-        return
-    value.metadata.plugin_data.plugin_name = SCALARS_PLUGIN
-    value.tensor.dtype = _DT_DOUBLE
-    value.tensor.tensor_shape.SetInParent()
-    value.tensor.double_val.append(number)
+        if value.simple_value != number and _is_count(tag):
+            exact[tag] = int(number)
+    if exact:
+        add_string(event, COUNTS_TAG, OWN_PLUGIN, json.dumps(exact, separators=(",", ":")).encode())
 
 
-def _needs_double(tag: str) -> bool:
+def _is_count(tag: str) -> bool:
     try:
-        return series_of(tag).unit in _EXACT_UNITS
+        return series_of(tag).unit in _COUNTED
     except KeyError:  # a series of a newer core, or a third party's
         return False
 

@@ -6,15 +6,27 @@ all of TensorFlow where that is installed.
 
 from __future__ import annotations
 
-import math
+import json
 import os
 import shlex
 import socket
 import time
 from typing import Any, Mapping
 
+from trainmeter_core.version import __version__
+
 from . import panels
-from .events import LAYOUT_PLUGIN, LAYOUT_TAG, PASSPORT_TAG, TEXT_PLUGIN, add_scalar, add_string
+from .events import (
+    LAYOUT_PLUGIN,
+    LAYOUT_TAG,
+    OWN_PLUGIN,
+    PASSPORT_JSON_TAG,
+    PASSPORT_TAG,
+    TEXT_PLUGIN,
+    VERSION_TAG,
+    add_row,
+    add_string,
+)
 from .records import framed
 
 _FLUSH_EVERY_S = 1.0
@@ -46,26 +58,28 @@ class LocalEvents:
         self._file = open(os.path.join(directory, name), "ab")  # noqa: SIM115 - closed by close()
         self._append(self._event(wall_time=now, file_version="brain.Event:2"))
         self._add_string(LAYOUT_TAG, LAYOUT_PLUGIN, panels.merged_layout(self._layout, None))
+        self._add_string(VERSION_TAG, OWN_PLUGIN, __version__.encode())
         self._file.flush()
 
     def write(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one row of series at an optimizer step, at a time in seconds since the epoch."""
         event = self._event(step=step, wall_time=wall_time)
-        for tag, number in row.items():
-            if math.isfinite(number):
-                add_scalar(event, tag, number)
+        add_row(event, row)
         self._append(event)
         self._step = step
         if time.monotonic() - self._flushed >= _FLUSH_EVERY_S:
             self._file.flush()
             self._flushed = time.monotonic()
 
-    def close(self, passport_markdown: str | None) -> None:
-        """Write the passport, flush and close; closing again does nothing."""
+    def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
+        """Write the passport, for reading and as an object, flush and close; closing again does nothing."""
         if self._file.closed:
             return
         if passport_markdown:
             self._add_string(PASSPORT_TAG, TEXT_PLUGIN, passport_markdown.encode("utf-8"))
+        if passport:
+            text = json.dumps(passport, separators=(",", ":"), allow_nan=False)
+            self._add_string(PASSPORT_JSON_TAG, OWN_PLUGIN, text.encode("utf-8"))
         self._file.close()
 
     def _add_string(self, tag: str, plugin: str, content: bytes) -> None:

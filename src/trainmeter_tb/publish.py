@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.passport import markdown
+from trainmeter_core.version import __version__
 
 from . import panels
 from .events import (
@@ -18,6 +19,7 @@ from .events import (
     PASSPORT_JSON_TAG,
     PASSPORT_TAG,
     TEXT_PLUGIN,
+    VERSION_TAG,
     Told,
     string_of,
 )
@@ -159,6 +161,7 @@ class Publisher:
                     self._layouts[owner.logdir] = earlier
         self.agent.publishes_to(TRACKER, logdir=owner.logdir)
         self._write_layout(sink, owner.logdir, step)
+        sink.string(VERSION_TAG, OWN_PLUGIN, __version__.encode(), step)
         self._write_json(sink, self.agent.passport(), step)
 
     @staticmethod

@@ -16,7 +16,7 @@ from trainmeter_core.run_record import RankTotals, RunRecord
 from trainmeter_core.run_tables import Loss
 from trainmeter_core.series import PREFIX
 
-from .events import PASSPORT_JSON_TAG, string_of
+from .events import COUNTS_TAG, PASSPORT_JSON_TAG, string_of
 from .records import RecordReader
 from .scalars import EventReader
 
@@ -103,6 +103,7 @@ class FoundRun:
         self.damaged = 0
         self.torn = False
         self._kinds: dict[str, str] = {}
+        self._exact: tuple[int, bytes] = (-1, b"")
 
     def add(self, wall_time: float, step: int, tag: str, value: float) -> None:
         """Add one scalar."""
@@ -128,11 +129,13 @@ class FoundRun:
     def other(self, event: Any) -> None:
         """Look at an event that is no scalar: the newest passport is kept."""
         for value in event.summary.value:
-            if value.tag != PASSPORT_JSON_TAG:
+            text = string_of(value) if value.tag in (PASSPORT_JSON_TAG, COUNTS_TAG) else None
+            if text is None or len(text) > _LARGEST_PASSPORT:
                 continue
-            text = string_of(value)
-            if text is not None and len(text) <= _LARGEST_PASSPORT:
+            if value.tag == PASSPORT_JSON_TAG:
                 self._texts = [*self._texts[1 - _KEPT :], text]
+            else:
+                self._exact = (event.step, text)
 
     @property
     def ours(self) -> bool:
@@ -178,14 +181,24 @@ class FoundRun:
             record.last_seen = self.last_seen
 
     def _count(self, name: str) -> int | None:
-        found: tuple[int, float] | None = self.series.get(PREFIX + name)
-        return None if found is None else int(found[1])
+        tag = PREFIX + name
+        found: tuple[int, float] | None = self.series.get(tag)
+        if found is None:
+            return None
+        step, text = self._exact
+        exact = _object_in(text).get(tag) if step == found[0] else None
+        return exact if isinstance(exact, int) else int(found[1])
 
 
 def _passport_in(text: bytes) -> dict[str, Any] | None:
     """Give a passport from its JSON; None for text that is none, as from a damaged or foreign file."""
+    passport = _object_in(text)
+    return None if schema.problems(passport) else passport
+
+
+def _object_in(text: bytes) -> dict[str, Any]:
     try:
-        passport = json.loads(text)
+        found = json.loads(text)
     except ValueError:
-        return None
-    return passport if isinstance(passport, dict) and not schema.problems(passport) else None
+        return {}
+    return found if isinstance(found, dict) else {}

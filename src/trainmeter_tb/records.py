@@ -41,11 +41,16 @@ def _plain_crc32c() -> Callable[[bytes], int]:
     return crc32c
 
 
-crc32c: Callable[[bytes], int]
-try:
-    from google_crc32c import value as crc32c
-except ImportError:  # a trainer need not have it, and reads little
-    crc32c = _plain_crc32c()
+def _best_crc32c() -> Callable[[bytes], int]:
+    try:
+        from google_crc32c import value
+    except ImportError:  # a trainer need not have it, and reads little
+        return _plain_crc32c()
+    fast: Callable[[bytes], int] = value
+    return fast
+
+
+crc32c = _best_crc32c()
 
 
 def masked(data: bytes) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import math
 import time
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 
-from .events import add_scalar, add_string
+from .events import add_row, add_string
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,9 +30,7 @@ class Sink(NamedTuple):
     def row(self, row: Mapping[str, float], step: int, wall_time: float) -> None:
         """Write one event that holds all finite values of a row."""
         event = self.package.event(step=step, wall_time=wall_time)
-        for tag, number in row.items():
-            if math.isfinite(number):
-                add_scalar(event, tag, number)
+        add_row(event, row)
         self.package.add_event(self.writer, event)
 
     def string(self, tag: str, plugin: str, content: bytes, step: int) -> None:

@@ -86,7 +86,7 @@ def test_out_writes_a_file_whose_name_tells_the_form(home, name, is_json):
 def test_a_reference_that_is_no_run_directory_goes_to_the_trackers(monkeypatch):
     asked = []
 
-    def open_elsewhere(ref):
+    def open_elsewhere(ref, server):
         asked.append(ref)
         record = RunRecord()
         record.identity.script = "from a tracker.py"
@@ -117,7 +117,7 @@ def test_every_error_is_one_clear_line_and_exit_code_2(home, monkeypatch):
     writer = make("gone.py")
     assert "No such file or directory" in failing(writer.run_id, "--out", str(home / "no" / "p.md"))
 
-    def refused(ref):
+    def refused(ref, server):
         raise ValueError("the server said 403")
 
     monkeypatch.setattr(cli, "open_elsewhere", refused)
@@ -162,3 +162,37 @@ def test_svg_writes_both_pictures(home):
     make()
     assert run("--svg", str(home / "pictures")).exit_code == 0
     assert sorted(path.name for path in (home / "pictures").iterdir()) == ["ladder.svg", "time.svg"]
+
+
+def test_a_broken_adapter_is_named_and_the_next_one_is_asked(monkeypatch):
+    from types import ModuleType
+
+    from trainmeter_core import plugins
+    from trainmeter_core.hookspecs import hookimpl
+
+    broken, whole = ModuleType("broken_adapter"), ModuleType("whole_adapter")
+
+    @hookimpl
+    def open_run(ref):
+        raise RuntimeError("no server")
+
+    broken.open_run = open_run
+
+    @hookimpl
+    def open_run(ref, server):
+        record = RunRecord()
+        record.identity.script = f"{ref} on {server}"
+        return record
+
+    whole.open_run = open_run
+    found = []
+    for module in (broken, whole):
+        monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
+        found.append(plugins.FoundPlugin(module.__name__, module.__name__, "", ()))
+    monkeypatch.setattr(plugins, "find_plugins", lambda: (found, []))
+    asked = run("some:run", "--json", "--tracking-uri", "http://here")
+    assert json.loads(asked.stdout)["identity"]["script"] == "some:run on http://here"
+    monkeypatch.setattr(plugins, "find_plugins", lambda: (found[:1], []))
+    failed = run("some:run")
+    assert failed.exit_code == 2
+    assert "the adapter broken_adapter: RuntimeError: no server" in failed.stderr

@@ -35,32 +35,32 @@ def loop(model, forward=None, step=None):
     return losses
 
 
-def whole(model, compile):
-    return loop(model, compile(model))
+def whole(model, compiled_by):
+    return loop(model, compiled_by(model))
 
 
-def in_place(model, compile):
-    model.compile(**compile.how)
+def in_place(model, compiled_by):
+    model.compile(**compiled_by.how)
     return loop(model)
 
 
-def blocks(model, compile):
+def blocks(model, compiled_by):
     for at, block in enumerate(model.transformer["h"]):
-        model.transformer["h"][at] = compile(block)
+        model.transformer["h"][at] = compiled_by(block)
     return loop(model)
 
 
-def blocks_in_place(model, compile):
+def blocks_in_place(model, compiled_by):
     for block in model.transformer["h"]:
-        block.compile(**compile.how)
+        block.compile(**compiled_by.how)
     return loop(model)
 
 
-def loss_function(model, compile):
-    return loop(model, compile(lambda x, y: model(x, y)))
+def loss_function(model, compiled_by):
+    return loop(model, compiled_by(lambda x, y: model(x, y)))
 
 
-def train_step(model, compile):
+def train_step(model, compiled_by):
     def step(optimizer, batch):
         loss = model(batch[:, :-1], batch[:, 1:])[1]
         loss.backward()
@@ -68,10 +68,10 @@ def train_step(model, compile):
         optimizer.zero_grad()
         return loss
 
-    return loop(model, step=compile(step))
+    return loop(model, step=compiled_by(step))
 
 
-def optimizer_step(model, compile):
+def optimizer_step(model, compiled_by):
     def step(optimizer, batch):
         loss = model(batch[:, :-1], batch[:, 1:])[1]
         loss.backward()
@@ -82,13 +82,13 @@ def optimizer_step(model, compile):
         optimizer.step()
         optimizer.zero_grad()
 
-    compiled = compile(update)
+    compiled = compiled_by(update)
     return loop(model, step=step)
 
 
-def growing(model, compile):
+def growing(model, compiled_by):
     """Another length each step: recompiles are the same ones too."""
-    compiled = compile(model)
+    compiled = compiled_by(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for at in range(STEPS):
@@ -101,8 +101,8 @@ def growing(model, compile):
     return losses
 
 
-def with_evaluation(model, compile):
-    compiled = compile(model)
+def with_evaluation(model, compiled_by):
+    compiled = compiled_by(model)
     losses = loop(model, compiled)
     model.eval()
     batch = tokens(ROWS, LENGTH + 1, seed=99)
@@ -157,15 +157,15 @@ def observed(case, fullgraph: bool, backend: str):
     torch._dynamo.reset()
     counters.clear()
     torch.manual_seed(0)
-    compile = Compile(fullgraph, backend)
-    losses = case(GPT(config(dropout=0.0, block_size=32)), compile)
+    compiled_by = Compile(fullgraph, backend)
+    losses = case(GPT(config(dropout=0.0, block_size=32)), compiled_by)
     told = {
         kind: dict(counters[kind]) for kind in ("stats", "frames", "graph_break", "unimplemented", "recompile_limit")
     }
     del told["frames"]  # the hooks of an optimizer's step may save one
     told["breaks"] = len(told.pop("graph_break"))
     torch._dynamo.reset()
-    return losses, compile.graphs, told
+    return losses, compiled_by.graphs, told
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -118,8 +119,20 @@ def test_any_object_at_all_is_described_without_an_error():
         def named_modules(self):
             return [("", object()), ("x", None)]
 
+    assert describe(Odd())["main_input"] is None
     for thing in (None, 3, object(), Odd()):
         assert describe(thing)["params"]["total"] == 0
+
+
+def test_a_flat_shard_or_a_packed_weight_counts_as_the_whole():
+    """FSDP1 leaves a one-dimensional shard in place, 4-bit quantization a packed column of bytes."""
+    model = nn.ModuleDict({"table": nn.Embedding(10, 4), "norm": nn.LayerNorm(4), "linear": nn.Linear(4, 8)})
+    whole = describe(model)
+    for parameter in model.parameters():
+        parameter.data = torch.zeros(3)
+    sharded = describe(model)
+    assert sharded["params"] == whole["params"]
+    assert [e["shape"] for e in sharded["modules"]] == [e["shape"] for e in whole["modules"]]
 
 
 def test_the_whole_shape_of_a_partitioned_parameter_is_taken():
@@ -128,6 +141,40 @@ def test_the_whole_shape_of_a_partitioned_parameter_is_taken():
     model.weight.data = torch.empty(0)
     model.weight.ds_shape = torch.Size((8, 4))
     assert describe(model)["params"]["total"] == 32
+
+
+FSDP2 = """
+import json, sys
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+sys.path.insert(0, sys.argv[1])
+from shape_models import GPT, GPTConfig
+from trainmeter_core.inside.describe import describe
+model = GPT(GPTConfig())
+before = describe(model)
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+for block in model.transformer.h:
+    fully_shard(block, mesh=dist.device_mesh.init_device_mesh("cpu", (4,)))
+fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (4,)))
+local = sum(p.to_local().numel() for p in model.parameters())
+after = describe(model)
+print(json.dumps([before["params"], after["params"], local, [e["shape"] for e in before["modules"]], [e["shape"] for e in after["modules"]]]))
+"""
+
+
+def test_a_model_sharded_by_fsdp2_has_its_whole_shapes():
+    """Of four ranks, each holds a quarter; the description is of all."""
+    here = str(Path(__file__).parents[1] / "shape_from")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FSDP2, here], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    before, after, local, shapes_before, shapes_after = json.loads(run.stdout)
+    assert local < before["total"] / 2
+    assert after == before
+    assert shapes_after == shapes_before
 
 
 def test_no_data_is_read_and_no_random_number_drawn():

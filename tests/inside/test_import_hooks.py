@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import types
+from typing import TYPE_CHECKING
 
 import pytest
 
 from trainmeter_core.inside import guard, import_hooks
 from trainmeter_core.inside.import_hooks import PostImportFinder
+
+if TYPE_CHECKING:
+    import types
 
 
 @pytest.fixture(autouse=True)

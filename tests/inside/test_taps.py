@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.optim.optimizer
 import torch.utils.data.dataloader
-from conftest import TAPS
+from tests.inside.conftest import TAPS
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -124,7 +124,7 @@ def test_a_broken_agent_never_breaks_the_users_code(tap, lenient):
 def test_a_broken_sum_never_breaks_the_call_of_a_settled_model(tapped, lenient):
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(8):
+    for _ in range(8):
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
         tapped.pending = tapped.batches = tapped.total_batches = None
@@ -174,7 +174,7 @@ def test_the_users_exceptions_pass_without_a_frame_of_ours(tapped):
         model.fail = False
         loss = model(torch.ones(2))
         loss.backward()
-        with pytest.raises(RuntimeError, match="second time|does not require grad") as caught:
+        with pytest.raises(RuntimeError, match=r"second time|does not require grad") as caught:
             torch.ones(1).sum().backward()
         assert "inside/taps" not in "".join(traceback.format_tb(caught.value.__traceback__))
         optimizer.step()
@@ -193,7 +193,7 @@ def test_the_users_exceptions_pass_without_a_frame_of_ours(tapped):
 def test_a_call_after_one_that_raised_is_observed_again(tapped):
     model = Failing()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
+    for _ in range(4):
         model.fail = True
         with pytest.raises(LookupError):
             model(torch.ones(2))
@@ -252,7 +252,7 @@ def test_a_scaler_with_two_optimizers_skips_the_leading_one_once(tapped, written
 
 
 def test_saving_is_timed_once_however_it_nests(tapped, written, monkeypatch):
-    import trainmeter_core.inside.taps.checkpoint as checkpoint
+    from trainmeter_core.inside.taps import checkpoint
 
     monkeypatch.setattr(checkpoint, "_WORTH_A_LINE_S", 0.0)
 

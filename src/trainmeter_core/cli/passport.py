@@ -24,13 +24,28 @@ if TYPE_CHECKING:
 Passport = dict[str, Any]
 
 
-def open_elsewhere(ref: str) -> RunRecord | None:
+def open_elsewhere(ref: str, server: str | None = None) -> RunRecord | None:
     """Read a run that is not a run directory; None when no tracker knows the reference. Raises ValueError."""
-    del ref
+    from trainmeter_core.plugins import each_plugin, find_plugins
+
+    found, broken = find_plugins()
+    failed = [f"{name}: {why}" for name, why in broken]
+    for plugin in found:
+        try:
+            for manager in each_plugin([plugin]):
+                record: RunRecord | None = manager.hook.open_run(ref=ref, server=server)
+                if record is not None:
+                    return record
+        except ValueError:  # the adapter's own one clear line
+            raise
+        except Exception as error:  # noqa: BLE001 - a third party's adapter; the next one may know the run
+            failed.append(f"{plugin.name}: {type(error).__name__}: {error}")
+    for line in failed:
+        click.echo(f"tm: the adapter {line}", err=True)
     return None
 
 
-def load(ref: str | None) -> Passport:
+def load(ref: str | None, server: str | None = None) -> Passport:
     """The passport of the latest run, a run directory, a passport file, or a tracker's run.
 
     Raises ValueError with one clear line.
@@ -40,7 +55,7 @@ def load(ref: str | None) -> Passport:
             return read_passport(Path(ref))
         return of_directory(latest_run() if ref is None else find_run(ref))
     except LookupError as error:  # no such run here: it may be a tracker's
-        record = open_elsewhere(ref or "")
+        record = open_elsewhere(ref or "", server)
         if record is None:
             raise ValueError(f"{error.args[0]}, and no tracker knows it") from error
         return build(record)
@@ -106,6 +121,7 @@ def _pretty(text: str) -> None:
 @click.argument("refs", nargs=-1, metavar="[REF]...")
 @click.option("--json", "as_json", is_flag=True, help="the passport as JSON")
 @click.option("--md", "as_markdown", is_flag=True, help="Markdown for a model card")
+@click.option("--tracking-uri", metavar="URI", help="the tracker's server, where its own settings do not say")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="write to FILE (.json or .md)")
 @click.option(
     "--svg", type=click.Path(file_okay=False, path_type=Path), help="also write time.svg and ladder.svg to DIR"
@@ -120,6 +136,7 @@ def command(
     refs: tuple[str, ...],
     as_json: bool,
     as_markdown: bool,
+    tracking_uri: str | None,
     out: Path | None,
     svg: Path | None,
     checks: bool,
@@ -137,7 +154,7 @@ def command(
     if as_json and (usd_per_gpu_hour is not None or kgco2_per_kwh is not None):
         raise click.UsageError("prices and factors are no part of a passport: leave out --json")
     try:
-        passports = [load(ref) for ref in refs or (None,)]
+        passports = [load(ref, tracking_uri) for ref in refs or (None,)]
         if checks:
             found = "".join(report(passport) for passport in passports)
             _write(found or "every derived number holds\n", out, draw=False)

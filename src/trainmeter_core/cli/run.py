@@ -37,7 +37,6 @@ _count = _parsed_by(positive_count)
 _real = _parsed_by(lambda text: float(positive_number(text)))
 
 
-
 def _convention(name: str) -> str:
     from trainmeter_core.flops import CONVENTIONS
 
@@ -47,7 +46,12 @@ def _convention(name: str) -> str:
 
 
 OPTIONS: list[click.Parameter] = [
-    click.Option(["--convention"], metavar="NAME", callback=_parsed_by(_convention), help="FLOPs convention of the headline MFU (default: torchtitan)"),
+    click.Option(
+        ["--convention"],
+        metavar="NAME",
+        callback=_parsed_by(_convention),
+        help="FLOPs convention of the headline MFU (default: torchtitan)",
+    ),
     click.Option(
         ["--peak-tflops"], metavar="X", callback=_real, help="dense peak of one GPU, when tm does not know it"
     ),
@@ -64,6 +68,7 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--no-tap", "no_taps"], multiple=True, metavar="NAME", help="do not observe NAME (repeatable)"),
     click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),
     click.Option(["--python"], metavar="PATH", help="the Python that runs the script"),
+    click.Option(["--progress"], is_flag=True, help="one live line on the terminal, when the output goes elsewhere"),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
     click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
     click.Option(["--version"], is_flag=True, help="print the version"),

@@ -31,7 +31,7 @@ def chinchilla(shape: ModelShape, batch: Batch) -> Terms:
     scores = sum((core.heads or 0) * core.count for core in shape.cores)
     return [
         Term("token table as a matmul", f"6 * {positions} positions * {table} weights", 6 * positions * table),
-        *weight_terms(by_part(shape.matmuls), positions),
+        *weight_terms(by_part(shape.main_matmuls), positions),
         full_attention(shape, batch),
         Term(
             "softmax",

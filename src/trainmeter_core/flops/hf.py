@@ -23,6 +23,8 @@ def hf(shape: ModelShape, batch: Batch) -> Terms:
     """
     if isinstance(shape.parameters, Absent):
         return shape.parameters
+    if isinstance(shape.main_input, Absent):
+        return shape.main_input
     inputs = batch.sequences * shape.main_input if shape.main_input else batch.tokens
     matmuls = sum(m.weights for m in shape.matmuls if not m.tied)
     rest = shape.parameters - shape.lookup_parameters - matmuls

@@ -20,7 +20,7 @@ def kaplan(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    layers = tuple(m for m in shape.matmuls if m.part != "head")
+    layers = tuple(m for m in shape.main_matmuls if m.part != "head")
     return weight_terms(by_part(layers), main_stream(shape).positions(batch))
 
 

@@ -55,12 +55,12 @@ def megatron_full(shape: ModelShape, batch: Batch) -> Terms:
 
 
 def _weights(shape: ModelShape, positions: int) -> list[Term]:
-    sums = by_part(tuple(m for m in shape.matmuls if m.part not in UNCOUNTED and m.role != "ssm.conv"))
+    sums = by_part(tuple(m for m in shape.main_matmuls if m.part not in UNCOUNTED and m.role != "ssm.conv"))
     if shape.padded_vocabulary:
-        heads = [m for m in shape.matmuls if m.part == "head"]
+        heads = [m for m in shape.main_matmuls if m.part == "head"]
         sums["head"] = sum(m.inputs * m.count * shape.padded_vocabulary for m in heads)
     terms = weight_terms(sums, positions)
-    norms = sum(HALF_FEATURES.get(m.role, 0) * m.inputs * m.count for m in shape.matmuls) // 2
+    norms = sum(HALF_FEATURES.get(m.role, 0) * m.inputs * m.count for m in shape.main_matmuls) // 2
     if norms:
         formula = f"6 * {positions} positions * {norms} features of latent and MTP norms"
         terms.append(Term("norms that the original counts", formula, 6 * positions * norms))

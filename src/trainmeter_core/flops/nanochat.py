@@ -22,7 +22,7 @@ def nanochat(shape: ModelShape, batch: Batch) -> Terms:
     if absent is not None:
         return absent
     positions = main_stream(shape).positions(batch)
-    linears = tuple(m for m in shape.matmuls if m.part not in ("conv", "patch") and m.role != "ssm.conv")
+    linears = tuple(m for m in shape.main_matmuls if m.part not in ("conv", "patch") and m.role != "ssm.conv")
     terms = weight_terms(by_part(linears), positions)
     for core in shape.cores:
         keys = core.keys.padded(batch)

@@ -23,10 +23,11 @@ def nanogpt(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    if isinstance(shape.parameters, Absent):
-        return shape.parameters
+    active = shape.main_parameters
+    if isinstance(active, Absent):
+        return active
     positions = main_stream(shape).positions(batch)
-    n = shape.parameters - shape.inactive_parameters - shape.position_lookup_parameters
+    n = active - shape.position_lookup_parameters
     formula = f"6 * {positions} positions * {n} parameters"
     return [
         Term("parameters but the position table", formula, 6 * positions * n),

@@ -23,10 +23,10 @@ def palm(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    if isinstance(shape.parameters, Absent):
-        return shape.parameters
+    n = shape.main_parameters
+    if isinstance(n, Absent):
+        return n
     positions = main_stream(shape).positions(batch)
-    n = shape.parameters - shape.inactive_parameters
     return [
         Term("parameters", f"6 * {positions} positions * {n} parameters", 6 * positions * n),
         full_attention(shape, batch),
@@ -43,11 +43,12 @@ def all_params(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    if isinstance(shape.parameters, Absent):
-        return shape.parameters
+    n = shape.main_parameters
+    if isinstance(n, Absent):
+        return n
     positions = main_stream(shape).positions(batch)
-    tables = shape.lookup_parameters
-    rest = shape.parameters - shape.inactive_parameters - tables
+    tables = shape.main_lookup_parameters
+    rest = n - tables
     name = "lookup tables, one of them the head" if shape.tied else "lookup tables as matmuls"
     return [
         Term(

@@ -16,8 +16,8 @@ def torchtitan(shape: ModelShape, batch: Batch) -> Terms:
     """(6 (N_active - N_e) + 6 L H (h_qk + h_v) T) * B T; with a tied head no table is subtracted.
 
     Counts norms, biases, router, shared and active experts, padding, and attention over all of T in every layer.
-    Leaves out lookup tables, the causal half and windows. A tied head makes the original keep every table, so that
-    a learned position table then counts as a matmul.
+    Leaves out lookup tables, an encoder of pictures, the causal half and windows. A tied head makes the original keep
+    every table, so that a learned position table then counts as a matmul.
     Distance: torchtitan - hf = 12 L H h T, all_params - torchtitan = 6 N_e per token, both on an untied dense decoder.
     Source: pytorch/torchtitan b5bcd76c (2026-08-21), `torchtitan/models/utils.py` get_dense_model_nparams_and_flops
     and get_moe_model_nparams_and_flops.
@@ -25,14 +25,13 @@ def torchtitan(shape: ModelShape, batch: Batch) -> Terms:
     absent = not_for(shape)
     if absent is not None:
         return absent
-    if isinstance(shape.parameters, Absent):
-        return shape.parameters
+    active = shape.main_parameters
+    if isinstance(active, Absent):
+        return active
     positions = main_stream(shape).positions(batch)
-    untied = tuple(m for m in shape.matmuls if not m.tied)
-    tables = shape.lookup_parameters if shape.tied else 0
-    rest = (shape.parameters - shape.lookup_parameters - shape.inactive_parameters) - sum(
-        m.active_weights for m in untied
-    )
+    untied = tuple(m for m in shape.main_matmuls if not m.tied)
+    tables = shape.main_lookup_parameters if shape.tied else 0
+    rest = active - shape.main_lookup_parameters - sum(m.active_weights for m in untied)
     terms = weight_terms(by_part(untied), positions)
     if tables:
         terms.append(

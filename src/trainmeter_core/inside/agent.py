@@ -6,9 +6,17 @@ import os
 import sys
 from _thread import get_ident
 from time import monotonic
+from typing import TYPE_CHECKING
 from weakref import ref
 
-from ..ring_format import FLAG_BATCH_UNSEEN, FLAG_MIXED_SHAPES, FLAG_SKIPPED, FLAG_STARTUP, STEP_RECORD, TAIL_RECORD
+from ..ring_format import (
+    FLAG_BATCH_UNSEEN,
+    FLAG_MIXED_SHAPES,
+    FLAG_SKIPPED,
+    FLAG_STARTUP,
+    STEP_RECORD,
+    TAIL_RECORD,
+)
 from . import span_clock
 from .guard import failures, site
 from .identity import identity_of_process
@@ -17,21 +25,24 @@ from .side_file import SideFile
 from .span_clock import SpanClock
 from .step_counter import NEW_STEP, StepCounter
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Dict, List, Optional, Tuple
 
     from ..hookspecs import Undo
     from .batch_shape import Shape
     from .publishing import Publishing
     from .taps.model import ModelTap
 
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
+
 _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "tracker")
+_REMEMBERED = ("process", "model", "tracker", "budget")
 
 
 class InGraph:
@@ -42,52 +53,56 @@ class InGraph:
 
 
 class Agent:
-    """State shared by the taps. Attributes are read and written by them directly: a method call a tap costs too much."""
+    """State shared by the taps, which read and write its attributes: a method call a tap would cost too much."""
 
     def __init__(self, spool: str) -> None:
         self.spool = spool
+        self.undo: list[tuple[str, Undo]] = []
+        self.model: ModelTap | None = None
+        self.in_graph = InGraph()
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything but the taps: a new process, or the child of a fork."""
         self.pid = os.getpid()
         self.identity = identity_of_process()
         self.clock = SpanClock(self.identity.process_start)
         self.counter = StepCounter()
-        self.ring: Optional[Ring] = None
+        self.ring: Ring | None = None
         self.ring_refused = False
-        self.side: Optional[SideFile] = None
-        self.model: Optional[ModelTap] = None
+        self.side: SideFile | None = None
         self.in_model = False
-        self.undo: List[Tuple[str, Undo]] = []
-        self.told: Dict[str, Dict[str, Any]] = {}
+        self.loader_flag = 0
+        """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
+        self.told: dict[str, dict[str, Any]] = {}
         """The newest event of the kinds that this process's own passport needs."""
 
-        self.pending: List[Shape] = []
+        self.pending: list[Shape] = []
         """Shapes of training forwards whose backward has not run yet."""
-        self.batches: Dict[Shape, int] = {}
+        self.batches: dict[Shape, int] = {}
         """Micro-batches of the step that is under way, by shape."""
         self.backward_since = False
         self.backward_s = 0.0
         self.in_optimizer = 0
-        self.optimizer_in_step: Optional[int] = None
+        self.optimizer_in_step: int | None = None
         self.optimizer_events = 0
-        self.in_graph = InGraph()
-        self._numel: Dict[int, int] = {}
-        self._optimizers: Dict[int, Any] = {}
+        self._numel: dict[int, int] = {}
+        self._optimizers: dict[int, Any] = {}
 
         self.steps = 0
         self.skipped = 0
         self.tokens = 0
         self.samples = 0
-        self.records = 0
         self.last_end = self.identity.process_start
-        self.total_batches: Dict[Shape, int] = {}
-        self.publishing: Optional[Publishing] = None
-        self.root: Optional[Callable[[], Any]] = None
+        self.total_batches: dict[Shape, int] = {}
+        self.publishing: Publishing | None = None
         self.finished = False
         self._leave_mark()
 
     def _leave_mark(self) -> None:
         """Let `tm` know that the agent woke in this process, whether it trains or not."""
         try:
-            os.close(os.open(os.path.join(self.spool, "agent-%d" % self.pid), os.O_CREAT | os.O_WRONLY, 0o600))
+            os.close(os.open(os.path.join(self.spool, f"agent-{self.pid}"), os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError:
             # tm and its spool are gone; nobody asks any more.
             return
@@ -120,7 +135,7 @@ class Agent:
             self.publishing = Publishing(self)
         return self.publishing
 
-    def event(self, kind: str, fields: Dict[str, Any]) -> None:
+    def event(self, kind: str, fields: dict[str, Any]) -> None:
         """Append a rare event to the side file."""
         if self.side is None:
             self.side = SideFile(os.path.join(self.spool, self._file_name() + ".jsonl"))
@@ -130,7 +145,7 @@ class Agent:
         self.side.write(kind, event)
 
     def _file_name(self) -> str:
-        return "r%d-%d" % (self.identity.rank, self.pid)
+        return f"r{self.identity.rank}-{self.pid}"
 
     def backward_ran(self, seconds: float) -> None:
         """The autograd engine ran on any thread; forwards that waited for it are micro-batches now."""
@@ -162,10 +177,9 @@ class Agent:
     def optimizer_leaves(self, optimizer: Any) -> None:
         """A global step post-hook ran; an outermost one may end a step of the run."""
         self.in_optimizer -= 1
-        if self.in_optimizer > 0:
-            if self.optimizer_in_step != id(optimizer):
-                return
-            # A wrapped optimizer raised without its post-hook: the outermost one is leaving now.
+        if self.in_optimizer > 0 and self.optimizer_in_step != id(optimizer):
+            return
+        # The depth is still positive where a wrapped optimizer raised: the outermost one is leaving now.
         self.in_optimizer = 0
         self.optimizer_events += 1
         key = id(optimizer)
@@ -233,6 +247,7 @@ class Agent:
         tokens, samples, micro, length, target = self._close_batches()
         ring = self.ring
         if ring is not None:
+            flags |= self.loader_flag
             if not micro:
                 flags |= FLAG_BATCH_UNSEEN
             elif len(self.batches) > 1:
@@ -251,7 +266,7 @@ class Agent:
         self.backward_s = 0.0
         self.last_end = now
 
-    def _close_batches(self) -> Tuple[int, int, int, int, int]:
+    def _close_batches(self) -> tuple[int, int, int, int, int]:
         """Add the step's micro-batches to the totals; give its tokens, samples, micro-batches and lengths."""
         tokens = samples = micro = length = target = 0
         totals = self.total_batches
@@ -272,6 +287,7 @@ class Agent:
             self.side = None
         try:
             self.ring = Ring(os.path.join(self.spool, self._file_name() + ".ring"), self.identity)
+            self.clock.page = self.ring.page
         except OSError as error:
             # No space, no directory, no permission: the run goes on unmeasured, and tm says why.
             self.ring_refused = True
@@ -307,7 +323,7 @@ class Agent:
             seconds = self.clock.take(now)
             if self.ring is not None:
                 self.ring.step(
-                    TAIL_RECORD, 0, 0, self.steps, now, 0, 0, 0, 0,
+                    TAIL_RECORD, self.loader_flag, 0, self.steps, now, 0, 0, 0, 0,
                     (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
                 )  # fmt: skip
                 self.ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)
@@ -315,7 +331,7 @@ class Agent:
             self.event("failure", {"site": name, "count": place.count, "first": place.first})
 
 
-_agent: Optional[Agent] = None
+_agent: Agent | None = None
 
 
 def agent_of_this_process() -> Agent:
@@ -331,7 +347,7 @@ def agent_of_this_process() -> Agent:
     return _agent
 
 
-def current_agent() -> Optional[Agent]:
+def current_agent() -> Agent | None:
     """Give this process's agent if there is one."""
     return _agent
 
@@ -345,6 +361,4 @@ def _after_fork() -> None:
     """A forked child is another process: it is a trainer of its own once it steps an optimizer, else silent."""
     if _agent is not None:
         with site("fork"):
-            undo, model, in_graph = _agent.undo, _agent.model, _agent.in_graph
-            _agent.__init__(_agent.spool)  # type: ignore[misc] - the taps hold this object
-            _agent.undo, _agent.model, _agent.in_graph = undo, model, in_graph
+            _agent.start_anew()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, Optional, Tuple
+    from typing import Any, Tuple
 
     Shape = Tuple[int, int, int]
 
@@ -18,10 +18,10 @@ _INTEGER_DTYPES = frozenset(
     "torch." + name for name in ("int64", "int32", "int16", "uint8", "int8", "long", "int", "uint16", "uint32")
 )
 # str(dtype) allocates; a dtype is a singleton, so its verdict is remembered by identity.
-_is_integer: Dict[Any, bool] = {}
+_is_integer: dict[Any, bool] = {}
 
 
-def batch_shape(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Optional[Shape]:
+def batch_shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape | None:
     """Give (B, T, T2) of the batch in a call, or None when nothing in it has a shape.
 
     Token ids of shape (B, T) give B sequences of T tokens; a packed row (T,) is one sequence. Anything else (images,
@@ -55,11 +55,11 @@ def _is_recurrent_state(value: Any, dims: Any) -> bool:
     """Say whether the second argument is a state whose batch dimension is the second one of the token ids."""
     if isinstance(value, tuple) and value:
         value = value[0]
-    state = getattr(value, "shape", ())
+    state: Any = getattr(value, "shape", ())
     return len(state) == 3 and state[1] == dims[1] and dims[0] not in (dims[1], state[0])  # noqa: PLR2004
 
 
-def _with_target(shape: Shape, kwargs: Dict[str, Any]) -> Shape:
+def _with_target(shape: Shape, kwargs: dict[str, Any]) -> Shape:
     for name in _TARGET_NAMES:
         value = kwargs.get(name)
         dims = getattr(value, "shape", None)
@@ -68,15 +68,15 @@ def _with_target(shape: Shape, kwargs: Dict[str, Any]) -> Shape:
     return shape
 
 
-def _search(values: Any, depth: int) -> Optional[Shape]:
+def _search(values: Any, depth: int) -> Shape | None:
     """Take the first tensor of token ids; without one, the first tensor at all.
 
     A row of integers as long as another tensor has samples is their labels or time steps, not a packed sequence.
     """
-    row: Optional[Shape] = None
-    samples: Optional[Shape] = None
+    row: Shape | None = None
+    samples: Shape | None = None
     for value in values[:_LOOKED_AT]:
-        found: Optional[Shape] = None
+        found: Shape | None = None
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             found = _of_tensor(value, embedded=False)
         elif not depth:
@@ -96,7 +96,7 @@ def _search(values: Any, depth: int) -> Optional[Shape]:
     return samples if row is None or (samples is not None and samples[0] == row[1]) else row
 
 
-def _of_tensor(tensor: Any, embedded: bool) -> Optional[Shape]:
+def _of_tensor(tensor: Any, embedded: bool) -> Shape | None:
     dims = tensor.shape
     rank = len(dims)
     if rank == 0:

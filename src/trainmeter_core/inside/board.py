@@ -10,7 +10,7 @@ from ..board_format import BOARD_BYTES, read_board
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict
+    from typing import Any
 
 
 class Board:
@@ -20,8 +20,8 @@ class Board:
         self._path = os.path.join(spool, "board")
         self._map: Any = None
 
-    def series(self) -> Dict[str, float]:
-        """Readings to publish, by series name without prefix; finite numbers only."""
+    def content(self) -> dict[str, Any]:
+        """Everything that lies there; empty without a board, or while it is being written."""
         if self._map is None:
             try:
                 with open(self._path, "rb") as file:
@@ -29,10 +29,19 @@ class Board:
             except (OSError, ValueError):
                 # tm is gone, or has not laid it out yet.
                 return {}
-        content = read_board(self._map) or {}
-        readings = content.get("series", {})
-        return {
-            name: value
-            for name, value in readings.items()
-            if isinstance(value, (int, float)) and math.isfinite(value)
-        }
+        return read_board(self._map) or {}
+
+
+def readings_of(content: dict[str, Any]) -> dict[str, float]:
+    """Readings to publish, by series name without prefix; finite numbers only."""
+    return {
+        name: value
+        for name, value in content.get("series", {}).items()
+        if isinstance(value, (int, float)) and math.isfinite(value)
+    }
+
+
+def log_records(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the run log holds of the GPUs by now, summed up in two of its records."""
+    records = [{"type": "hardware", **content["hardware"]}] if content.get("hardware") else []
+    return records + ([{"type": "gpu", "gpus": content["gpu"]}] if content.get("gpu") else [])

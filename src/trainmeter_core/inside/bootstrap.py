@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from . import import_hooks
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 MYPY = False
 if MYPY:
-    from types import ModuleType
-    from typing import Callable, Dict, List, Tuple
+    from typing import Callable
 
 # Module whose import installs a tap -> the name of our tap module, which has `install(module, agent)`.
 TORCH_TAPS = {
@@ -25,10 +28,13 @@ TORCH_TAPS = {
     "torch.serialization": "checkpoint",
     "safetensors.torch": "checkpoint",
     "torch.distributed.checkpoint.state_dict_saver": "checkpoint",
+    "transformers.trainer_callback": "budget",
+    "lightning.pytorch.loops.fit_loop": "budget",
+    "pytorch_lightning.loops.fit_loop": "budget",
 }
 
 
-def plugin_table(text: str) -> List[Tuple[str, str, str, List[str]]]:
+def plugin_table(text: str) -> list[tuple[str, str, str, list[str]]]:
     """Parse TRAINMETER_PLUGINS: lines of name, module, directory, comma-separated tracker modules, split by tabs."""
     table = []
     for line in text.split("\n"):
@@ -41,7 +47,7 @@ def plugin_table(text: str) -> List[Tuple[str, str, str, List[str]]]:
 def start() -> None:
     """Register the post-import hooks. Nothing else happens in a process that never imports torch or a tracker."""
     off = set(os.environ.get("TRAINMETER_NO_TAP", "").split(","))
-    hooks: Dict[str, Callable[[ModuleType], None]] = {}
+    hooks: dict[str, Callable[[ModuleType], None]] = {}
     for target, tap in TORCH_TAPS.items():
         if tap not in off:
             hooks[target] = _torch_tap(tap)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping
 
-from .describe_config import config_of
+from .describe_config import attribute, config_of
 
 MATRIX, STACKED = 2, 3
 # Class in a module's MRO -> kind; the first match wins, so that a subclass of nn.Linear is a linear.
@@ -26,8 +26,10 @@ SIBLINGS = {
     **dict.fromkeys(("c_q", "c_k", "c_v", "q_lin", "k_lin", "v_lin"), "qkv"),
     **dict.fromkeys(("gate_proj", "up_proj", "w1", "w3", "wi_0", "wi_1"), "up"),
 }
-# A norm in front of a block is often registered behind it.
+# A norm in front of a block is often registered behind it; T5's has one of these beside it.
 FRONT_NORMS = ("input_layernorm", "ln_1", "norm1", "attention_norm", "layernorm_before", "self_attn_layer_norm")
+T5_SUBLAYERS = ("SelfAttention", "EncDecAttention", "DenseReluDense")
+CROSS_ATTENTION = ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn")
 
 
 def describe(root: Any) -> dict[str, Any]:
@@ -35,13 +37,14 @@ def describe(root: Any) -> dict[str, Any]:
     model = unwrapped(root)
     config, config_class = config_of(model)
     walk = _Walk(model)
-    for name, module in _named_modules(model):
+    for name, module in _in_order(_named_modules(model)):
         walk.add(name, module)
     return {
         "class": type(model).__name__,
         "module": type(model).__module__,
         "config": config,
         "config_class": config_class,
+        "main_input": _text(model, "main_input_name"),
         "params": walk.params(),
         "modules": list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
@@ -72,6 +75,20 @@ def _named_modules(model: Any) -> Iterator[tuple[str, Any]]:
     return iter(()) if walk is None else iter(walk())
 
 
+def _in_order(modules: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The modules with each attention's output projection behind its inputs', however they were registered."""
+    late: list[tuple[str, Any]] = []
+    for name, module in modules:
+        if late and not name.startswith(late[0][0].rpartition(".")[0] + "."):
+            yield from late
+            late = []
+        if name.endswith(".o_proj") or (late and name.startswith(late[-1][0] + ".")):
+            late.append((name, module))
+        else:
+            yield name, module
+    yield from late
+
+
 class _Walk:
     """The sums over one walk: entries by their key, parameters by identity."""
 
@@ -80,12 +97,13 @@ class _Walk:
         self.grad_from_start = bool(getattr(model, "_require_grads_hook", None))
         self.siblings: dict[tuple[str, str], bool] = {}
         self.fronts: set[str] = set()
+        self.encoder_trains: bool | None = None  # known when the walk reaches the decoder
         self.entries: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.dtypes: dict[str, int] = {}
         self.seen: dict[int, str] = {}
         self.total = self.trainable = self.lookup = self.position = self.norm_bias = self.skipped = 0
         self._kinds: dict[type, str] = {}
-        from trainmeter_core.shape_from.modules import POSITION_TABLES  # not at start: it imports dataclasses
+        from trainmeter_core.shape_from.roles import POSITION_TABLES  # not at start: it imports dataclasses
 
         self.position_tables = POSITION_TABLES
 
@@ -112,10 +130,13 @@ class _Walk:
         if not own and kind in ("other", "norm"):
             return
         weight = own.get("weight")
-        common = {"tied": weight is not None and id(weight) in self.seen, "input_grad": self._input_grad(name)}
-        trainable = any(p.requires_grad for p in own.values())
+        input_grad = self._input_grad(name)
+        output_grad = input_grad or any(p.requires_grad for p in own.values())
+        tied = weight is not None and id(weight) in self.seen
+        common = {"tied": tied, "input_grad": input_grad, "output_grad": output_grad}
+        trainable = bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in own.values())
         for key, p in own.items():
-            self._count(p, kind, name, is_bias=key.endswith("bias"))
+            self._count(p, kind, name, _whole(kind, module, key) or _size(p), is_bias=key.endswith("bias"))
         pattern = _pattern(name)
         stacks = {key: p for key, p in own.items() if _is_stack(_size(p))} if kind == "other" else {}
         for key, p in stacks.items():  # the experts of a mixture, one parameter for all of them
@@ -137,8 +158,14 @@ class _Walk:
 
     def _look_ahead(self, name: str, module: Any) -> None:
         """Note a block whose front norm trains: then everything in the block has an input with a gradient."""
-        for front in FRONT_NORMS:
-            norm = module._modules.get(front)  # noqa: SLF001 - children() has no names
+        children = module._modules  # noqa: SLF001 - children() has no names
+        if self.encoder_trains is None and name.rpartition(".")[2] == "decoder":
+            self.encoder_trains = self.trainable > 0
+        if not children or self.trainable:
+            return
+        fronts = (*FRONT_NORMS, "layer_norm") if any(sub in children for sub in T5_SUBLAYERS) else FRONT_NORMS
+        for front in fronts:
+            norm = children.get(front)
             if norm is not None and any(p.requires_grad for p in norm.parameters()):
                 self.fronts.add(name)
 
@@ -148,6 +175,9 @@ class _Walk:
         parent, _, last = path.rpartition(".")
         grad = self.grad_from_start or self.trainable > 0
         grad = grad or any(path.startswith(front + ".") and last not in FRONT_NORMS for front in self.fronts)
+        is_key_or_value = SIBLINGS.get(last) == "qkv" and not last.startswith(("q", "wq", "c_q"))
+        if is_key_or_value and any(part in CROSS_ATTENTION for part in parent.split(".")):
+            return self.grad_from_start or bool(self.encoder_trains) or ".lora_B" in name
         if last in SIBLINGS and ".lora_B" not in name:
             return self.siblings.setdefault((parent, SIBLINGS[last]), grad)
         return grad
@@ -167,12 +197,12 @@ class _Walk:
             known = self._kinds[cls] = _kind_of(cls)
         return known
 
-    def _count(self, p: Any, kind: str, name: str, *, is_bias: bool) -> None:
+    def _count(self, p: Any, kind: str, name: str, shape: tuple[int, ...], *, is_bias: bool) -> None:
         if id(p) in self.seen:
             return
         self.seen[id(p)] = kind
         size = 1
-        for n in _size(p):
+        for n in shape:
             size *= n
         self.total += size
         if p.requires_grad:
@@ -181,7 +211,7 @@ class _Walk:
             self.lookup += size
             if name.rpartition(".")[2] in self.position_tables:
                 self.position += size
-        elif kind == "norm" or is_bias or len(_size(p)) == 1:
+        elif kind == "norm" or is_bias or len(shape) == 1:
             self.norm_bias += size
         dtype = str(p.dtype).rpartition(".")[2]
         self.dtypes[dtype] = self.dtypes.get(dtype, 0) + size
@@ -200,6 +230,28 @@ def _kind_of(cls: type) -> str:
     return "embedding" if cls.__name__.endswith("ParallelEmbedding") else "other"
 
 
+def _whole(kind: str, module: Any, key: str) -> tuple[int, ...] | None:
+    """What the module says of a parameter's shape: FSDP1 leaves a flat shard of it, 4-bit weights a packed one."""
+    if kind == "linear":
+        outputs, inputs = getattr(module, "out_features", None), getattr(module, "in_features", None)
+        if isinstance(outputs, int) and isinstance(inputs, int) and outputs and inputs:  # a lazy layer's are 0
+            return {"weight": (outputs, inputs), "bias": (outputs,)}.get(key)
+    if kind == "embedding" and key == "weight":
+        rows, width = getattr(module, "num_embeddings", None), getattr(module, "embedding_dim", None)
+        if isinstance(rows, int) and isinstance(width, int):
+            return (rows, width)
+    if kind == "norm":
+        features = getattr(module, "normalized_shape", None)
+        return tuple(features) if isinstance(features, tuple) and features else None
+    return None
+
+
+def _text(holder: Any, name: str) -> str | None:
+    """A text attribute, or None where there is none or it is something else."""
+    value = attribute(holder, name)
+    return value if isinstance(value, str) else None
+
+
 def _is_stack(size: tuple[int, ...]) -> bool:
     return len(size) == STACKED and min(size) > 1
 
@@ -212,10 +264,9 @@ def _size(p: Any) -> tuple[int, ...]:
 
 def _shape(kind: str, module: Any, own: Mapping[str, Any]) -> tuple[list[int], dict[str, Any]]:
     """The shape as the schema has it, and what else a kind needs."""
-    if kind == "linear":
-        outputs, inputs = getattr(module, "out_features", None), getattr(module, "in_features", None)
-        if isinstance(outputs, int) and isinstance(inputs, int):
-            return [outputs, inputs], {}
+    whole = _whole(kind, module, "weight")
+    if whole is not None:
+        return list(whole), {}
     if kind == "conv1d_hf":
         inputs, outputs = _size(own["weight"])
         return [outputs, inputs], {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 PRIMITIVES = (bool, int, float, str, type(None))
 NESTED = ("text_config", "vision_config", "audio_config", "encoder", "decoder", "llm_config", "thinker_config")
@@ -12,15 +12,16 @@ LONGEST_LIST = 4096
 def config_of(model: Any) -> tuple[dict[str, Any] | None, str | None]:
     """The config of the model, or else of the first child that has one; as primitives, with its class's name."""
     for holder in (model, *_children(model)):
-        for attribute in ("config", "hparams", "args", "params", "cfg"):
-            config = _attribute(holder, attribute)
+        for name in ("config", "hparams", "args", "params", "cfg"):
+            config = attribute(holder, name)
             plain = _plain(config)
             if plain:
                 return plain, type(config).__name__
     return None, None
 
 
-def _attribute(holder: Any, name: str) -> Any:
+def attribute(holder: Any, name: str) -> Any:
+    """An attribute of a user's object, or None."""
     try:
         return getattr(holder, name, None)
     except Exception:  # noqa: BLE001 - a user's property may do anything when asked

@@ -11,7 +11,7 @@ from .guard import site
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, List, Mapping, Optional
+    from typing import Any, Mapping
 
     from .agent import Agent
 
@@ -30,11 +30,11 @@ class Emitted:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._lock = allocate_lock()
-        self._names: Dict[str, None] = {}
-        self._rows: List[Any] = []
+        self._names: dict[str, None] = {}
+        self._rows: list[Any] = []
         self._flushed = 0.0
 
-    def add(self, numbers: Mapping[str, float], step: Optional[int]) -> None:
+    def add(self, numbers: Mapping[str, float], step: int | None) -> None:
         """Add one row; numbers by name, at the user's own step."""
         agent = self._agent
         agent.publish().observe(numbers, step)
@@ -78,7 +78,7 @@ def record(scalars: Mapping[str, Any], step: Any) -> None:
             agent.publish().emitted.add(numbers, _step(step))
 
 
-def _number(value: Any) -> Optional[float]:
+def _number(value: Any) -> float | None:
     try:
         # A tensor that needs a gradient warns when float() takes it, its item() does not.
         return float(value.item() if hasattr(value, "item") else value)
@@ -86,7 +86,7 @@ def _number(value: Any) -> Optional[float]:
         return None
 
 
-def _step(value: Any) -> Optional[int]:
+def _step(value: Any) -> int | None:
     try:
         step = int(value)
     except Exception:  # noqa: BLE001 - as above

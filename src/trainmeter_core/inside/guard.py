@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 MYPY = False
 if MYPY:
-    from types import TracebackType
-    from typing import Dict, Optional, Type
+    pass
 
 # After so many failures a site rests: a tap that keeps failing would only cost time.
 PATIENCE = 5
@@ -37,11 +40,11 @@ class Site:
         if STRICT:
             raise error
 
-    def __enter__(self) -> Site:
+    def __enter__(self) -> Site:  # noqa: PYI034 - typing.Self is newer than the oldest trainer
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if error is None or not isinstance(error, Exception):
             return False
@@ -49,7 +52,7 @@ class Site:
         return True
 
 
-_sites: Dict[str, Site] = {}
+_sites: dict[str, Site] = {}
 
 
 def site(name: str) -> Site:
@@ -65,7 +68,7 @@ def note_failure(name: str, error: BaseException) -> None:
     site(name).failed(error)
 
 
-def failures() -> Dict[str, Site]:
+def failures() -> dict[str, Site]:
     """Give the sites that failed at least once."""
     return {name: place for name, place in _sites.items() if place.count}
 

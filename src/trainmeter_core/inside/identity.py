@@ -10,10 +10,10 @@ from ..ring_format import Identity
 
 MYPY = False
 if MYPY:
-    from typing import Optional, Tuple
+    pass
 
 
-def identity_of_process(known: Optional[Identity] = None) -> Identity:
+def identity_of_process(known: Identity | None = None) -> Identity:
     """Read the identity now; ``known`` keeps an earlier reading's start. The rank may appear only later in a run."""
     now = monotonic()
     rank, local, world = _ranks()
@@ -28,7 +28,7 @@ def identity_of_process(known: Optional[Identity] = None) -> Identity:
     )
 
 
-def _ranks() -> Tuple[int, int, int]:
+def _ranks() -> tuple[int, int, int]:
     """Rank, local rank and world size: of torch.distributed where it runs, else of the launcher's environment."""
     distributed = sys.modules.get("torch.distributed")
     local = _number("LOCAL_RANK", 0)

@@ -7,11 +7,11 @@ import sys
 MYPY = False
 if MYPY:
     from types import ModuleType
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable
 
     Hook = Callable[[ModuleType], None]
 
-_waiting: Dict[str, Hook] = {}
+_waiting: dict[str, Hook] = {}
 
 
 class PostImportFinder:
@@ -69,7 +69,7 @@ def run_hook(hook: Hook, module: ModuleType) -> None:
             return
 
 
-def install(hooks: Dict[str, Hook]) -> None:
+def install(hooks: dict[str, Hook]) -> None:
     """Wait for the modules named; one that is there already is reported at once."""
     for name, hook in hooks.items():
         module = sys.modules.get(name)
@@ -78,10 +78,10 @@ def install(hooks: Dict[str, Hook]) -> None:
         else:
             run_hook(hook, module)
     if _waiting and PostImportFinder not in sys.meta_path:
-        sys.meta_path.insert(0, PostImportFinder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, PostImportFinder)
 
 
 def remove() -> None:
     """Leave the import system as it was found."""
     if PostImportFinder in sys.meta_path:
-        sys.meta_path.remove(PostImportFinder)  # type: ignore[arg-type]
+        sys.meta_path.remove(PostImportFinder)

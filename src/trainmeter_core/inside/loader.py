@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 MYPY = False
 if MYPY:
-    from types import ModuleType
+    pass
 
 # As in `.._pluggy`, which must not be imported before the copy is there: it would take the user's own, or find none.
 PRIVATE_NAME = "_trainmeter_pluggy"

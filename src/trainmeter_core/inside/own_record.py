@@ -10,26 +10,42 @@ from ..passport.build import build
 from ..run_record import RunRecord
 from ..runlog.apply import Application
 
+_HEAD_BYTES = 1 << 18
+
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, List
+    from typing import Any
 
 
-def passport_so_far(run_directory: str, events: List[Dict[str, Any]]) -> Dict[str, Any]:
+def passport_so_far(run_directory: str, events: list[dict[str, Any]]) -> dict[str, Any]:
     """Build the passport from run.json and log records that `tm` may not have carried over yet."""
     record = RunRecord()
     application = Application(record)
     about = _run_file(run_directory)
     if about is not None:
         application.about(about)
-    for event in events:
+    for event in [*_hardware(run_directory), *events]:
         try:
             application.apply({"t": time(), **event})
+            if event["type"] == "model" and event["description"].get("device") == "cpu":
+                application.apply({"type": "hardware", "gpus": []})
         except (KeyError, TypeError, ValueError):
             # One event that does not fit costs only itself, as in a log.
             record.notes.junk_lines += 1
     application.close()
     return build(record)
+
+
+def _hardware(directory: str) -> list[dict[str, Any]]:
+    """What `tm` found out about the node: it stands among the first lines of the log."""
+    try:
+        with open(os.path.join(directory, "log.jsonl"), "rb") as file:
+            lines = file.read(_HEAD_BYTES).split(b"\n")[:-1]
+        found = [json.loads(line) for line in lines if b'"hardware"' in line]
+    except (OSError, ValueError):
+        # As below, or a line that is no record.
+        return []
+    return [event for event in found if isinstance(event, dict) and event.get("type") == "hardware"]
 
 
 def _run_file(directory: str) -> Any:

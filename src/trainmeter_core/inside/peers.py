@@ -5,14 +5,17 @@ from __future__ import annotations
 import mmap
 import os
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from ..ring_format import HEADER_SIZE, IDENTITY, MAGIC, TOTALS, TOTALS_OFFSET
 
+if TYPE_CHECKING:
+    from .agent import Agent
+
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, Tuple
+    from typing import Any
 
-    from .agent import Agent
 
 _READS = 3
 
@@ -22,9 +25,9 @@ class Peers:
 
     def __init__(self, spool: str) -> None:
         self._spool = spool
-        self._rings: Dict[str, Tuple[int, float, Any]] = {}
+        self._rings: dict[str, tuple[int, float, Any]] = {}
 
-    def scale(self, agent: Agent) -> Tuple[int, int]:
+    def scale(self, agent: Agent) -> tuple[int, int]:
         """Give global over local as a fraction, of tokens where there are any, else of samples.
 
         A rank that is a step ahead or behind is taken at its mean per step, so that equal ranks give exactly their
@@ -46,9 +49,9 @@ class Peers:
         scale = seen * world / (ranks * mine)
         return (scale.numerator, scale.denominator)
 
-    def _newest(self) -> Dict[int, Tuple[int, float, Any]]:
+    def _newest(self) -> dict[int, tuple[int, float, Any]]:
         """One ring a rank: a restarted rank's old ring lies beside its new one."""
-        newest: Dict[int, Tuple[int, float, Any]] = {}
+        newest: dict[int, tuple[int, float, Any]] = {}
         for rank, started, ring in self._rings.values():
             if rank not in newest or started > newest[rank][1]:
                 newest[rank] = (rank, started, ring)
@@ -74,7 +77,7 @@ class Peers:
                 self._rings[name] = (rank, started, ring)
 
 
-def _totals(ring: Any) -> Tuple[int, int, int]:
+def _totals(ring: Any) -> tuple[int, int, int]:
     """Steps, tokens and samples of a ring; read until two readings agree, because the writer does not wait."""
     last = TOTALS.unpack_from(ring, TOTALS_OFFSET)
     for _ in range(_READS):
@@ -83,4 +86,3 @@ def _totals(ring: Any) -> Tuple[int, int, int]:
             break
         last = again
     return last[1], last[3], last[4]
-

@@ -7,26 +7,31 @@ import os
 from _thread import get_ident
 from math import isfinite
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from ..flops import HEADLINE
-from ..meter import Meter, Totals, Window, parse_budget
+from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..readings import Absent
-from ..series import PREFIX, TIME_KINDS
+from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
 from . import span_clock
-from .board import Board
+from .board import Board, log_records, readings_of
 from .guard import site
 from .peers import Peers
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Dict, List, Mapping, Optional
 
     from ..hookspecs import Undo
     from .agent import Agent
     from .batch_shape import Shape
     from .emitted import Emitted
+    from .span_clock import SpanClock
+
+MYPY = False
+if MYPY:
+    from typing import Any, Mapping
+
     from .guard import Site
 
 ROW_INTERVAL_S = 1.0
@@ -35,23 +40,18 @@ _MOST_TAGS = 200
 
 
 class _LogCall:
-    """A user's tracker call: counted as logging time; one object serves all calls of the training thread."""
+    """A user's tracker call: counted as logging time when it runs on the training thread."""
 
-    __slots__ = ("_agent", "_outer")
+    __slots__ = ("_clock", "_outer")
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self._outer: List[int] = []
+    def __init__(self, clock: SpanClock) -> None:
+        self._clock = clock
 
     def __enter__(self) -> None:
-        outer = self._agent.clock.enter(span_clock.LOGGING)
-        if outer != span_clock.ELSEWHERE:
-            self._outer.append(outer)
+        self._outer = self._clock.enter(span_clock.LOGGING)
 
     def __exit__(self, *_: object) -> None:
-        clock = self._agent.clock
-        if self._outer and get_ident() == clock.thread:
-            clock.leave(self._outer.pop())
+        self._clock.leave(self._outer)
 
 
 class Publishing:
@@ -59,25 +59,27 @@ class Publishing:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._options: Dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
-        self._meter: Optional[Meter] = None
-        self._plugins: Dict[str, Any] = {}
-        self._log_call = _LogCall(agent)
+        self._options: dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
+        self._budget: Budget | None = parse_budget(self._options)
+        self._meter: Meter | None = None
+        self._plugins: dict[str, Any] = {}
         self._board = Board(agent.spool)
         self._peers = Peers(agent.spool)
         self._last_row = 0.0
+        self._row: dict[str, float] | None = None
+        self._taken: dict[str, int] = {}
         self._row_steps = agent.steps
         self._steps = 0
         self._rate_s = 0.0
-        self._batches: Dict[Shape, int] = {}
+        self._batches: dict[Shape, int] = {}
         self._seconds = [0.0] * len(TIME_KINDS)
-        self.losses: Dict[str, List[Any]] = {}
+        self.losses: dict[str, list[Any]] = {}
         self._losses_written = 0.0
         self._losses_changed = False
-        self._published: Dict[str, Dict[str, str]] = {}
-        self._startup: Optional[Dict[str, Any]] = None
+        self._published: dict[str, dict[str, str]] = {}
+        self._startup: dict[str, Any] | None = None
         self._steady = _Steady(agent)
-        self._emitted: Optional[Emitted] = None
+        self._emitted: Emitted | None = None
 
     @property
     def emitted(self) -> Emitted:
@@ -90,7 +92,7 @@ class Publishing:
 
     # --- what the agent tells -----------------------------------------------------------------------------------
 
-    def model_found(self, description: Dict[str, Any]) -> None:
+    def model_found(self, description: dict[str, Any]) -> None:
         """The model is known: so are its FLOPs."""
         found = shape_of(description)
         shape = found if isinstance(found, Absent) else found[0]
@@ -99,11 +101,18 @@ class Publishing:
             shape,
             ranks=max(1, self._agent.identity.world_size),
             headline=self._options.get("convention") or HEADLINE,
-            budget=parse_budget(self._options),
+            budget=self._budget,
             **({"peak_tflops": float(peak)} if peak else {}),
         )
 
-    def step_ended(self, seconds: List[float], wall_s: float, startup: bool, batches: Dict[Shape, int]) -> None:
+    def budget_found(self, budget: Budget) -> None:
+        """The framework's own goal is known; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
+
+    def step_ended(self, seconds: list[float], wall_s: float, startup: bool, batches: dict[Shape, int]) -> None:
         """Add a step to the window; what came before the end of the first step is startup."""
         mine = self._seconds
         if startup:
@@ -127,7 +136,7 @@ class Publishing:
             self._emitted.flush()
         self._write_losses(force=True)
 
-    def install(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> Optional[Undo]:
+    def install(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> Undo | None:
         """Load an adapter, alone, and let it tap its tracker."""
         manager = self._plugins.get(name)
         if manager is None:
@@ -144,7 +153,7 @@ class Publishing:
 
     def logging(self) -> _LogCall:
         """Time of the user's own tracker call."""
-        return self._log_call
+        return _LogCall(self._agent.clock)
 
     def guard(self, name: str) -> Site:
         """The guard of one site."""
@@ -156,7 +165,7 @@ class Publishing:
             self._published[tracker] = dict(where)
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
-    def observe(self, scalars: Mapping[str, float], step: Optional[int]) -> None:
+    def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 
         Where no optimizer is seen, the user's own step stands. A loss that is not finite is kept as None, and is never
@@ -181,47 +190,64 @@ class Publishing:
             self._losses_changed = True
         self._write_losses(force=False)
 
-    def row(self, final: bool = False) -> Optional[Dict[str, float]]:
-        """The row that is due, if one is."""
+    def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
+        """The row that is due, if one is; every reader is given each row once."""
         now = monotonic()
-        if not final and now - self._last_row < ROW_INTERVAL_S:
+        if get_ident() == self._agent.clock.thread:
+            self._agent.stepped_in_graph()
+        steps = self._agent.steps
+        due = final or now - self._last_row >= ROW_INTERVAL_S
+        if due and steps != self._row_steps and (self._steps or final):
+            self._last_row = now
+            self._row_steps = steps
+            self._write_losses(force=final)
+            self._row = self._make_row()
+        if self._row is None or self._taken.get(reader) == self._row_steps:
             return None
-        agent = self._agent
-        agent.stepped_in_graph()
-        if agent.steps == self._row_steps or (not self._steps and not final):
-            return None
-        self._last_row = now
-        self._write_losses(force=final)
-        row = self._make_row()
-        self._row_steps = agent.steps
+        self._taken[reader] = self._row_steps
+        return dict(self._row)
+
+    def counts(self) -> dict[str, float]:
+        """The sums since the start of the process, by series name; nothing is taken from the window."""
+        row = self._measure(Window(0, 0.0, {}, {}), {})
+        return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
+
+    def _make_row(self) -> dict[str, float]:
+        """The row of the window, which ends here; another thread than the training one may ask for it."""
+        seconds = _by_kind(self._agent, self._seconds)
+        window = Window(self._steps, self._rate_s, self._batches, seconds)
         self._steps, self._rate_s, self._batches = 0, 0.0, {}
         self._seconds = [0.0] * len(TIME_KINDS)
-        return row
-
-    def _make_row(self) -> Dict[str, float]:
-        agent = self._agent
-        meter = self._meter or Meter(Absent("the model was not seen"))
-        meter.ranks = max(1, agent.identity.world_size)
-        seconds = dict(zip(TIME_KINDS, self._seconds))
-        window = Window(self._steps, self._rate_s, self._batches, seconds)
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.total_batches)
-        row = meter.row(window, totals, self._peers.scale(agent))
-        for name, value in self._board.series().items():
+        board = self._board.content()
+        row = self._measure(window, board)
+        for name, value in readings_of(board).items():
             row.setdefault(PREFIX + name, value)
         return row
 
-    def passport(self) -> Optional[Dict[str, Any]]:
+    def _measure(self, window: Window, board: dict[str, Any]) -> dict[str, float]:
+        agent = self._agent
+        meter = self._meter or Meter(Absent("the model was not seen"))
+        meter.ranks = max(1, round(agent.identity.world_size * board.get("devices_per_rank", 1.0)))
+        if board.get("peak_tflops"):
+            meter.peak_tflops = board["peak_tflops"]
+        age = monotonic() - agent.identity.process_start
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
+        return meter.row(window, totals, self._peers.scale(agent))
+
+    def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, from this process's own memory; None before the first step."""
         if self._startup is None:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup, self._steady.event()]
+        events = [*self._agent.told.values(), self._startup]
+        events += log_records(self._board.content())
+        events.append(self._steady.event())
         if self.losses:
             events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
         return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
 
-    def _tags(self) -> Dict[str, Any]:
+    def _tags(self) -> dict[str, Any]:
         return {
             "tags": {
                 tag: {"count": count, "first": list(first), "last": list(last), "best": list(best)}
@@ -241,29 +267,46 @@ class Publishing:
 class _Steady:
     """Sums over every step after the first."""
 
-    __slots__ = ("_agent", "batches", "seconds", "wall_s")
+    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.wall_s = 0.0
+        self.shortest = float("inf")
+        self.longest = 0.0
         self.seconds = [0.0] * len(TIME_KINDS)
-        self.batches: Dict[Shape, int] = {}
+        self.batches: dict[Shape, int] = {}
 
-    def add(self, wall_s: float, seconds: List[float], batches: Dict[Shape, int]) -> None:
+    def add(self, wall_s: float, seconds: list[float], batches: dict[Shape, int]) -> None:
         self.wall_s += wall_s
+        self.shortest = min(self.shortest, wall_s)
+        self.longest = max(self.longest, wall_s)
         for kind, spent in enumerate(seconds):
             self.seconds[kind] += spent
         for shape, calls in batches.items():
             self.batches[shape] = self.batches.get(shape, 0) + calls
 
-    def event(self) -> Dict[str, Any]:
+    def event(self) -> dict[str, Any]:
         steps = self._agent.steps - 1
-        return _steps_event(self._agent, self.wall_s, dict(zip(TIME_KINDS, self.seconds)), self.batches, steps)
+        seconds = _by_kind(self._agent, self.seconds, None)
+        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
+        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
+        return event
+
+
+def _by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, Any]:
+    """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
+    table: dict[str, Any] = dict(zip(TIME_KINDS, seconds))
+    if not agent.loader_flag:
+        del table["data_wait"]
+        if unseen is None:
+            table["data_wait"] = None
+    return table
 
 
 def _steps_event(
-    agent: Agent, wall_s: float, seconds: Dict[str, float], batches: Dict[Shape, int], steps: int
-) -> Dict[str, Any]:
+    agent: Agent, wall_s: float, seconds: dict[str, Any], batches: dict[Shape, int], steps: int
+) -> dict[str, Any]:
     """A `steps` record as the run log has it, summed by this process itself."""
     return {
         "type": "steps",

@@ -10,7 +10,7 @@ from .. import ring_format as layout
 
 MYPY = False
 if MYPY:
-    from typing import Dict, List, Tuple
+    pass
 
 _U32 = 0xFFFFFFFF
 
@@ -43,13 +43,14 @@ class Ring:
             identity.local_rank, identity.world_size, identity.wall_clock, identity.monotonic, identity.process_start,
         )  # fmt: skip
 
-    def phase(self, kind: int) -> None:
-        """Say what the process does now, for the moment when no step ends any more."""
-        self._map[layout.PHASE_OFFSET] = kind
+    @property
+    def page(self) -> mmap.mmap:
+        """The memory whose byte at PHASE_OFFSET says what the process does now."""
+        return self._map
 
-    def step(
+    def step(  # noqa: PLR0917 - the fields of the record
         self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,
-        seq_len: int, target_len: int, seconds: Tuple[float, float, float, float, float, float, float],
+        seq_len: int, target_len: int, seconds: tuple[float, float, float, float, float, float, float],
     ) -> None:  # fmt: skip
         """Append one step; the check word goes last, so that a half-written record is never taken for a whole one."""
         position = self.records
@@ -68,9 +69,9 @@ class Ring:
             )  # fmt: skip
         self.records = position + 1
 
-    def shapes(self, step: int, shapes: Dict[Tuple[int, int, int], int]) -> None:
+    def shapes(self, step: int, shapes: dict[tuple[int, int, int], int]) -> None:
         """Append the batch shapes of a step whose micro-batches differ, ahead of the step's own record."""
-        flat: List[int] = []
+        flat: list[int] = []
         for (sequences, length, target), calls in shapes.items():
             flat += [sequences & _U32, length & _U32, target & _U32, calls]
         width = 4 * layout.SHAPES_PER_RECORD

@@ -8,7 +8,7 @@ from time import time
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict
+    from typing import Any
 
 # A line above this is dropped: an event is a fact, not a dump.
 MAX_LINE = 4 << 20
@@ -24,7 +24,7 @@ class SideFile:
         self.reason = ""
         self._descriptor = -1
 
-    def write(self, kind: str, fields: Dict[str, Any]) -> None:
+    def write(self, kind: str, fields: dict[str, Any]) -> None:
         """Append one event of this kind; fields that JSON does not know are written as text."""
         if self.reason:
             return

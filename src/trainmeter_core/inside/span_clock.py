@@ -5,11 +5,12 @@ from __future__ import annotations
 from _thread import get_ident
 from time import monotonic
 
+from ..ring_format import PHASE_OFFSET
 from ..series import TIME_KINDS
 
 MYPY = False
 if MYPY:
-    from typing import List
+    from typing import Any
 
 STEP, DATA_WAIT, CHECKPOINT, EVAL, LOGGING, STARTUP, OTHER = range(len(TIME_KINDS))
 
@@ -21,16 +22,18 @@ class SpanClock:
     """Seconds by kind since the last `take`. Nested spans count once, to the innermost.
 
     The base kind says what runs outside any span: the step between its forward and its optimizer, an evaluation, or
-    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it.
+    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one byte of
+    `page`, the ring's own header once there is a ring: when no step ends any more, it says where the rank hangs.
     """
 
-    __slots__ = ("base", "current", "last", "seconds", "thread")
+    __slots__ = ("base", "current", "last", "page", "seconds", "thread")
 
     def __init__(self, start: float) -> None:
-        self.seconds: List[float] = [0.0] * len(TIME_KINDS)
+        self.seconds: list[float] = [0.0] * len(TIME_KINDS)
         self.current = OTHER
         self.base = OTHER
         self.last = start
+        self.page: Any = bytearray(PHASE_OFFSET + 1)
         self.thread = get_ident()
 
     def set_base(self, kind: int) -> None:
@@ -39,7 +42,7 @@ class SpanClock:
             now = monotonic()
             self.seconds[self.current] += now - self.last
             self.last = now
-            self.current = kind
+            self.current = self.page[PHASE_OFFSET] = kind
         self.base = kind
 
     def enter(self, kind: int) -> int:
@@ -50,7 +53,7 @@ class SpanClock:
         outer = self.current
         self.seconds[outer] += now - self.last
         self.last = now
-        self.current = kind
+        self.current = self.page[PHASE_OFFSET] = kind
         # A span opened straight on the base returns to the base of that time, which may have changed meanwhile.
         return len(TIME_KINDS) if outer == self.base else outer
 
@@ -62,10 +65,10 @@ class SpanClock:
         spent = now - self.last
         self.seconds[self.current] += spent
         self.last = now
-        self.current = self.base if outer == len(TIME_KINDS) else outer
+        self.current = self.page[PHASE_OFFSET] = self.base if outer == len(TIME_KINDS) else outer
         return spent
 
-    def take(self, now: float) -> List[float]:
+    def take(self, now: float) -> list[float]:
         """Give the seconds by kind up to now and start anew; open spans go on."""
         self.seconds[self.current] += now - self.last
         self.last = now

@@ -1,10 +1,10 @@
-"""Decides which optimizer events are an optimizer step of the run: one rule for one, merged and alternating optimizers."""
+"""Decides which optimizer events are a step of the run: one rule for one, merged and alternating optimizers."""
 
 from __future__ import annotations
 
 MYPY = False
 if MYPY:
-    from typing import Optional
+    pass
 
 NEW_STEP = 1
 PART_OF_STEP = 0
@@ -23,7 +23,7 @@ class StepCounter:
     __slots__ = ("_backward_seen", "_idle", "_leader", "_leader_numel", "_unbacked")
 
     def __init__(self) -> None:
-        self._leader: Optional[int] = None
+        self._leader: int | None = None
         self._leader_numel = 0
         self._idle = 0
         self._unbacked = 0

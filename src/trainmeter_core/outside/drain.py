@@ -6,7 +6,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ class _Window:
     batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
     shortest: float = math.inf
     longest: float = 0.0
+    loader_seen: bool = False
     end: float = 0.0
 
     def add(self, record: layout.StepRecord, shapes: dict[tuple[int, int, int], int]) -> None:
@@ -51,6 +52,7 @@ class _Window:
         self.micro_batches += record.micro_batches
         self.wall_s += record.wall_s
         self.end = record.end
+        self.loader_seen = self.loader_seen or bool(record.flags & layout.FLAG_LOADER_SEEN)
         for kind in _TIMES:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
         for shape, calls in shapes.items():
@@ -58,9 +60,11 @@ class _Window:
 
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
-        seconds = {"startup": self.wall_s} if startup else dict(self.seconds)
+        seconds: dict[str, float | None] = {"startup": self.wall_s} if startup else {**self.seconds}
         if not startup:
-            seconds["other"] = max(0.0, self.wall_s - sum(seconds.values()))
+            seconds["other"] = max(0.0, self.wall_s - sum(self.seconds.values()))
+            if not self.loader_seen:
+                seconds["data_wait"] = None
         return {
             "first": self.first,
             "last": self.last,
@@ -93,6 +97,13 @@ class RingReader:
         self.position = 0
         self.lost = 0
         self._shapes: dict[tuple[int, int, int], int] = {}
+        self._until: float | None = None
+
+    def skip_until(self, until: float | None) -> None:
+        """Leave out what ended by then, seconds since the epoch: another reader has had it."""
+        self._until = until
+        if until is not None:
+            self.position = max(0, self.totals().records - layout.CAPACITY)
 
     def totals(self) -> layout.Totals:
         """Sums since the start of the process; read until two readings agree."""
@@ -140,6 +151,8 @@ class RingReader:
             record = layout.StepRecord(*fields)
             shapes = self._shapes
             self._shapes = {}
+            if self._until is not None and self.wall_clock(record.end) <= self._until:
+                continue
             if not record.flags & layout.FLAG_MIXED_SHAPES:
                 shapes = _one_shape(record)
             yield record, shapes
@@ -165,6 +178,7 @@ class Drain:
         self.rings: dict[str, RingReader] = {}
         self._sides: dict[str, int] = {}
         self._refused: set[str] = set()
+        self._until: dict[tuple[int, int], float] = {}
         self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
         """Called with each window of steps, its fields and its end in seconds since the epoch."""
 
@@ -183,9 +197,22 @@ class Drain:
         for reader in self.rings.values():
             self._poll_ring(reader)
 
+    def positions(self) -> dict[str, int]:
+        """How far each side file was read, for `resume`."""
+        return dict(self._sides)
+
+    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], float]) -> None:
+        """Go on where another drain ended: side files from their bytes on, rings after the last logged time.
+
+        `until` is by rank and process id, seconds since the epoch.
+        """
+        self._sides = dict(sides)
+        self._until = dict(until)
+
     def _open_ring(self, name: str) -> None:
         try:
-            self.rings[name] = RingReader(os.path.join(self.spool, name))
+            reader = self.rings[name] = RingReader(os.path.join(self.spool, name))
+            reader.skip_until(self._until.get((reader.identity.rank, reader.identity.pid)))
         except ValueError:
             # Its writer reserves the space and fills in the header in the next microseconds; look again.
             return
@@ -198,16 +225,23 @@ class Drain:
         window = _Window()
         who = {"rank": reader.identity.rank, "pid": reader.identity.pid}
         for record, shapes in reader.steps():
-            if record.flags & layout.FLAG_STARTUP:
-                start = _Window()
-                start.add(record, shapes)
-                self._emit_steps(reader, start.fields(startup=True), start.end)
+            startup = bool(record.flags & layout.FLAG_STARTUP)
+            if startup or record.type == layout.TAIL_RECORD:
+                # Blocks of their own: the steady part that rates are taken over has neither.
+                self._emit_window(reader, window)
+                window = _Window()
+                window.add(record, shapes)
+                self._emit_window(reader, window, startup=startup)
+                window = _Window()
             else:
                 window.add(record, shapes)
-        if window.wall_s or window.n:
-            self._emit_steps(reader, window.fields(startup=False), window.end)
+        self._emit_window(reader, window)
         if reader.lost != lost:
             self._emit({"type": "dropped", **who, "records": reader.lost - lost})
+
+    def _emit_window(self, reader: RingReader, window: _Window, startup: bool = False) -> None:
+        if window.wall_s or window.n:
+            self._emit_steps(reader, window.fields(startup), window.end)
 
     def _emit_steps(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
         wall = reader.wall_clock(end)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 import trainmeter_core
+from trainmeter_core.plugins import managers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from trainmeter_core.plugins import FoundPlugin
 
@@ -45,3 +46,18 @@ def agent_environment(
         "\t".join((plugin.name, plugin.module, plugin.directory, ",".join(plugin.trackers))) for plugin in plugins
     )
     return env
+
+
+def adapters_environment(
+    base: Mapping[str, str], plugins: Iterable[FoundPlugin], metrics_url: str
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Give what the adapters add to the command's environment, and (name, reason) of those that failed."""
+    added: dict[str, str] = {}
+    failed: list[tuple[str, str]] = []
+    for name, manager in managers(plugins):
+        try:
+            for told in manager.hook.environment(metrics_url=metrics_url, base={**base, **added}):
+                added.update(told)
+        except Exception as error:  # noqa: BLE001 - a third party's adapter, each alone
+            failed.append((name, f"{type(error).__name__}: {error}"))
+    return added, failed

@@ -20,10 +20,13 @@ class LiveRun:
         self.description: dict[str, Any] | None = None
         self._described_by: int | None = None
         self._convention = convention
-        self._peak = peak_tflops
+        self.peak_tflops = peak_tflops
+        self.devices_per_rank = 1.0
         self._budget = budget
         self._meter: Meter | None = None
         self._leader: int | None = None
+        self._elapsed = 0.0
+        self._ranks: set[int] = set()
         self._steps = 0
         self._skipped = 0
         self._tokens = 0
@@ -33,6 +36,7 @@ class LiveRun:
         self._window_s = 0.0
         self._window_batches: dict[Shape, int] = {}
         self._seconds: dict[str, float] = {}
+        self._kinds = set(TIME_KINDS) - {"data_wait"}
 
     def model(self, rank: int, description: dict[str, Any]) -> None:
         """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
@@ -41,9 +45,17 @@ class LiveRun:
             self.description = description
             self._meter = None
 
+    def budget(self, budget: Budget) -> None:
+        """The program's own framework told its goal; one that the user gave to `tm` stands."""
+        if self._budget is None:
+            self._budget = budget
+            if self._meter is not None:
+                self._meter.budget = budget
+
     def steps(self, rank: int, world_size: int, fields: dict[str, Any]) -> None:
         """Add a window of one rank, as the drain read it. The lowest rank's clock is the run's."""
-        self.world_size = max(self.world_size, world_size)
+        self._ranks.add(rank)
+        self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
             self._leader = rank
         self._tokens += fields["tokens"]
@@ -55,13 +67,21 @@ class LiveRun:
                 self._window_batches[key] = self._window_batches.get(key, 0) + calls
         if rank != self._leader:
             return
+        self._elapsed += fields["wall_s"]
         self._steps += fields["n"]
         self._skipped += fields["skipped"]
         for kind, seconds in fields["time"].items():
-            self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+            if seconds is not None:
+                self._seconds[kind] = self._seconds.get(kind, 0.0) + seconds
+                self._kinds.add(kind)
         if not fields["startup"] and fields["n"]:
             self._window_steps += fields["n"]
             self._window_s += fields["wall_s"]
+
+    @property
+    def local_ranks(self) -> int:
+        """Ranks of this node; those of other nodes are taken to do what these do."""
+        return max(1, len(self._ranks))
 
     def row(self) -> dict[str, float] | None:
         """Give the row over the steps since the last one, or None when no whole step is new."""
@@ -72,10 +92,10 @@ class LiveRun:
             self._window_steps,
             self._window_s,
             self._window_batches,
-            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS},
+            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
         )
-        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches)
-        row = meter.row(window, totals, (1, 1))
+        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
+        row = meter.row(window, totals, (self.world_size, self.local_ranks))
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return row
 
@@ -88,10 +108,10 @@ class LiveRun:
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             if self._convention:
                 meter.headline = self._convention
-            if self._peak:
-                meter.peak_tflops = self._peak
             if self.description is None:
                 return meter
             self._meter = meter
-        self._meter.ranks = self.world_size
+        if self.peak_tflops:
+            self._meter.peak_tflops = self.peak_tflops
+        self._meter.ranks = max(1, round(self.world_size * self.devices_per_rank))
         return self._meter

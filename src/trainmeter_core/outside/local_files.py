@@ -3,70 +3,86 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.plugins import FoundPlugin, manager_of_one
+from trainmeter_core.plugins import managers
 from trainmeter_core.runlog.format import LOCAL_TRACKER_DIRECTORY
 from trainmeter_core.series import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from trainmeter_core.hookspecs import LocalWriter
+    from trainmeter_core.plugins import FoundPlugin
+
+# Without a tracker by this time after the first row, the series go to files.
+_TRACKER_GRACE_S = 3.0
+
+# Rows that may wait for that.
+_MOST_HELD = 20000
+
+Held = tuple[int, float, "Mapping[str, float]"]
+"""An optimizer step, a time in seconds since the epoch, and numbers by name."""
 
 
 class LocalFiles:
-    """Opens the writer at the first row. A run that has a tracker never gets here."""
+    """Holds rows until it is clear that the run has no tracker, then writes them and all that follow."""
 
     def __init__(self, run_directory: Path, plugins: Sequence[FoundPlugin]) -> None:
         self._directory = os.path.join(run_directory, LOCAL_TRACKER_DIRECTORY)
         self._plugins = plugins
         self._writer: LocalWriter | None = None
-        self._refused = False
-        self.reason = ""
+        self._wanted = True
+        self._held: list[Held] = []
+        self._first_at: float | None = None
 
     @property
     def command(self) -> str | None:
         """How to open what was written; None when nothing was."""
         return self._writer.command if self._writer is not None else None
 
-    def write(self, row: Mapping[str, float], wall_time: float) -> bool:
-        """Write one row of series; True when this was the one that opened the files."""
-        return self.write_at(int(row[PREFIX + "step"]), row, wall_time)
+    def not_needed(self) -> None:
+        """The run has a tracker of its own."""
+        self._wanted = False
+        self._held.clear()
 
-    def write_at(self, step: int, numbers: Mapping[str, float], wall_time: float) -> bool:
-        """Write numbers at a step of the user's own; True when this opened the files."""
+    def hold(self, row: Mapping[str, float], wall_time: float) -> None:
+        """Take a row of series."""
+        self.hold_all([(int(row[PREFIX + "step"]), wall_time, row)])
+
+    def hold_all(self, rows: Iterable[Held]) -> None:
+        """Take rows at steps of the user's own."""
+        if not self._wanted:
+            return
+        if self._first_at is None:
+            self._first_at = time.monotonic()
+        self._held.extend(row for row, _ in zip(rows, range(_MOST_HELD - len(self._held)), strict=False))
+
+    def write(self, *, at_the_end: bool = False) -> bool:
+        """Write what is held, once the grace for a tracker is over; True when this opened the files."""
+        if not self._held or self._first_at is None:
+            return False
+        if not at_the_end and time.monotonic() - self._first_at < _TRACKER_GRACE_S:
+            return False
         opened = self._writer is None and self._open()
+        held, self._held = self._held, []
         if self._writer is not None:
-            self._writer.write(numbers, step, wall_time)
+            for step, wall_time, numbers in held:
+                self._writer.write(numbers, step, wall_time)
         return opened
 
-    def close(self, passport_markdown: str) -> None:
+    def close(self, passport_markdown: str, passport: Mapping[str, Any]) -> None:
         """Add the passport and close."""
         if self._writer is not None:
-            self._writer.close(passport_markdown)
-
-    def where(self, tracker: str, place: Mapping[str, str]) -> str | None:
-        """Ask the adapters for the line that says where a tracked run can be seen."""
-        for manager in self._managers():
-            line: str | None = manager.hook.where(tracker=tracker, place=place)
-            if line:
-                return line
-        return None
+            self._writer.close(passport_markdown, passport)
 
     def _open(self) -> bool:
-        if self._refused:
-            return False
-        for manager in self._managers():
+        for _, manager in managers(self._plugins):
             self._writer = manager.hook.open_local(directory=self._directory)
             if self._writer is not None:
                 return True
-        self._refused = True
-        self.reason = "no adapter can write files here; pip install 'trainmeter[tensorboard]'"
+        # No adapter here can write files; the run log has everything all the same.
+        self._wanted = False
         return False
-
-    def _managers(self) -> list[Any]:
-        from importlib import import_module
-
-        return [manager_of_one(plugin.name, import_module(plugin.module)) for plugin in self._plugins]

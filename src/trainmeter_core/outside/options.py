@@ -24,3 +24,4 @@ class RunOptions:
     no_taps: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
     quiet: bool = False
+    progress: bool = False

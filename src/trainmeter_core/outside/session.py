@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import os
-import sys
+import platform
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.meter import parse_budget
-from trainmeter_core.plugins import find_plugins
+from trainmeter_core.meter import Budget, parse_budget
+from trainmeter_core.plugins import find_plugins, managers
+from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
 
 from .drain import Drain, RingReader
-from .environment import agent_environment
+from .environment import adapters_environment, agent_environment
 from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
 from .live import LiveRun
 from .local_files import LocalFiles
+from .metrics import MetricsServer
+from .newest import Newest
+from .program import program_of
+from .progress import NOT_SILENT, ProgressLine
+from .recover import recover_in_background
 from .spool import Spool
 from .summary import failure_line, nothing_seen, summary_line
+from .voice import Voice
 
 if TYPE_CHECKING:
+    from trainmeter_core.runlog.read import RunReader
+
     from .options import RunOptions
+    from .surroundings import Surroundings
 
 TICK_S = 0.5
-_NODE_EVERY_S = 1.0
+_ROW_EVERY_S = 1.0
+SNAPSHOT_EVERY_S = 60.0
 
-# What of the node goes to the tracker; all of it is in the run log.
-PUBLISHED = (
-    "node/cpu_pct",
-    "node/cpu_iowait_pct",
-    "node/load_1",
-    "node/mem_used_pct",
-    "node/cgroup_cpu_pct",
-    "node/cgroup_mem_pct",
-    "node/shm_used_pct",
-    "node/fs_used_pct",
-    "node/disk_read_bytes_per_s",
-    "node/disk_write_bytes_per_s",
-    "node/disk_busy_pct",
-    "node/net_recv_bytes_per_s",
-    "node/net_sent_bytes_per_s",
-    "node/ib_recv_bytes_per_s",
-    "node/ib_sent_bytes_per_s",
-)
-
-# Without a tracker by this time after the first step, the series go to files in the run directory.
-_TRACKER_GRACE_S = 3.0
-# Rows of the user's own that may wait for that.
-_MOST_EMITTED = 20000
+_GIVEN = ("convention", "peak_tflops", "budget_tokens", "budget_steps", "budget_flops", "budget_hours")
 
 
 def run(options: RunOptions, argv: list[str]) -> int:
@@ -73,51 +62,49 @@ class Session:
     def __init__(self, options: RunOptions, argv: list[str]) -> None:
         self.options = options
         self.argv = argv
-        self.agents = 0
-        self.passport: dict[str, Any] | None = None
-        self.started = time.time()
+        self.voice = Voice(quiet=options.quiet)
         self._start = time.monotonic()
-        given = {
-            name: getattr(options, name)
-            for name in ("convention", "peak_tflops", "budget_tokens", "budget_steps", "budget_flops", "budget_hours")
-        }
-        about: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if options.run_name:
-            about["name"] = options.run_name
-        if options.peak_tflops:
-            about["peak_source"] = "user"
-        if any(name.startswith("budget") for name in about):
-            about["budget_source"] = "user"
+        self.given = {name: getattr(options, name) for name in _GIVEN}
+        program = program_of(options.kind, options.target, argv)
         self.writer = RunWriter.create(
-            options.target, argv, started=self.started, **about, **git_state(os.path.dirname(options.target) or ".")
+            program.name, argv, **_about(options, self.given), **git_state(program.directory)
         )
-        self.given = given
-        self.plugins, self.broken_plugins = find_plugins(without=options.no_plugins)
-        self.live = LiveRun(convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(given))
+        self.plugins, broken = find_plugins(without=options.no_plugins)
+        self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in broken]
+        """Failures of tm's own process."""
+        self._agent_failures: list[tuple[str, int, str]] = []
+        self.live = LiveRun(
+            convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(self.given)
+        )
         self.local = LocalFiles(self.writer.directory, self.plugins)
-        self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in self.broken_plugins]
-        self._records: list[dict[str, Any]] = []
-        self._trackers: dict[str, str] = {}
-        self._first_step_at: float | None = None
-        self._emitted: list[tuple[int, float, dict[str, float]]] = []
-        self._first_emitted_at: float | None = None
-        self._next_node = 0.0
-        self.node: Any = None
-        self.spool: Spool | None = None
-        try:
-            self.spool = Spool(self.writer.run_id)
-        except OSError as error:
-            self.failures.append(("spool", 1, str(error)))
+        self.surroundings: Surroundings | None = None
+        self.metrics = self._metrics_server()
+        self.spool = self._make_spool()
+        self.newest = Newest(self.spool, self.metrics)
         self.drain = Drain(self.spool.path, self._emit) if self.spool is not None else None
         if self.drain is not None:
             self.drain.on_steps = self._stepped
+        self.agents = 0
+        self.passport: dict[str, Any] | None = None
+        self._environ: dict[str, str] = {}
+        self._records: list[dict[str, Any]] = []
+        self._trackers: set[str] = set()
+        self._stepped_once = False
+        self._reader: RunReader | None = None
+        self._progress = ProgressLine.on_terminal() if options.progress else None
+        self._next_row = 0.0
+        self._next_snapshot = self._start + SNAPSHOT_EVERY_S
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
         """The command's environment; without a spool there is nothing for an agent to write to."""
+        self._environ = base
         if self.spool is None:
             return base
+        url = self.metrics.own_series_url if self.metrics is not None else ""
+        added, failed = adapters_environment(base, self.plugins, url)
+        self.failures += [(f"plugin {name}", 1, why) for name, why in failed]
         return agent_environment(
-            base,
+            {**base, **added},
             run_id=self.writer.run_id,
             run_dir=str(self.writer.directory),
             spool=self.spool.path,
@@ -126,108 +113,144 @@ class Session:
             no_taps=self.options.no_taps,
         )
 
+    def _make_spool(self) -> Spool | None:
+        try:
+            return Spool(self.writer.run_id)
+        except OSError as error:
+            self.failures.append(("spool", 1, str(error)))
+            return None
+
+    def _metrics_server(self) -> MetricsServer | None:
+        try:
+            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
+        except OSError as error:
+            self.failures.append(("metrics", 1, str(error)))
+            return None
+
     # --- while the command runs ---------------------------------------------------------------------------------
 
+    def child_started(self, _pid: int) -> None:
+        """The command runs: what takes time to load does not delay it any more."""
+        if self.options.progress and self._progress is None and (os.isatty(1) or os.isatty(2)):
+            self.voice.tell(NOT_SILENT)
+        from .surroundings import Surroundings
+
+        self.surroundings = Surroundings(self._environ, peak_tflops=self.options.peak_tflops)
+        recover_in_background()
+
     def tick(self) -> None:
-        """Carry over what the agents wrote, read the node, publish what nobody else does."""
+        """Carry over what the agents wrote, read the surroundings, publish what nobody else does."""
         if self.drain is not None:
             self.drain.poll()
+        self._look_around()
         now = time.monotonic()
-        if now >= self._next_node:
-            self._next_node = now + _NODE_EVERY_S
-            self._sample_node()
+        if now >= self._next_row:
+            self._next_row = now + _ROW_EVERY_S
+            self._take_row()
         self._flush()
-        first = min((at for at in (self._first_step_at, self._first_emitted_at) if at is not None), default=now)
-        if now - first > _TRACKER_GRACE_S:
-            self._write_local()
+        if now >= self._next_snapshot:
+            self._next_snapshot = now + SNAPSHOT_EVERY_S
+            self._save_snapshot()
+        if self.local.write():
+            self._say_where(self.local.command)
 
-    def _write_local(self) -> None:
-        """Without a tracker: the run's series and what the user emitted, to files in the run directory."""
-        emitted, self._emitted = self._emitted, []
-        if self._trackers:
+    def _look_around(self) -> None:
+        around = self.surroundings
+        if around is None:
             return
-        opened = [self.local.write_at(step, numbers, at) for step, at, numbers in emitted]
+        self._take_around(around, around.poll(self.drain.rings.values() if self.drain is not None else ()))
+
+    def _take_around(self, around: Surroundings, records: list[dict[str, Any]]) -> None:
+        self._records += records
+        for notice in around.notices:
+            self.voice.tell(notice)
+        around.notices.clear()
+        if not records:
+            return
+        self.newest.node(around.readings)
+        self.newest.gpus(around.gpus)
+        self.live.devices_per_rank = around.gpus.devices_per_rank
+        if not isinstance(around.gpus.peak, Absent):
+            self.live.peak_tflops = around.gpus.peak.tflops
+
+    def _take_row(self) -> None:
+        """Serve what is new, and keep it for the files of a run without a tracker."""
         row = self.live.row()
         if row is not None:
-            opened.append(self.local.write(row, time.time()))
-        if any(opened):
-            self._say_where(self.local.command)
+            devices = max(1, round(self.live.local_ranks * self.live.devices_per_rank))
+            row = self.newest.row(row, devices=devices, peak_tflops=self.live.peak_tflops)
+            self.local.hold(row, time.time())
+            if self._progress is not None:
+                self._progress.show(row)
+        if self.drain is not None:
+            self.newest.ranks(self.drain.rings.values())
+        self.newest.serve()
 
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
         if kind == "scalars":
-            self._scalars(record)
+            self.local.hold_all(tuple(row) for row in record.get("rows", ()))
             return
         if kind == "model" and isinstance(record.get("description"), dict):
             self.live.model(int(record.get("rank", 0)), record["description"])
-            if record["description"].get("device") == "cpu":
-                self._records.append({"type": "hardware", "gpus": []})
-        elif kind == "tracker":
-            self._tracker(str(record.get("tracker")), record.get("where"))
+            if self.surroundings is not None:
+                self.surroundings.model(record)
+        elif kind == "budget" and isinstance(record.get("budget_steps"), int):
+            self.live.budget(Budget("steps", record["budget_steps"]))
+        elif kind == "tracker" and isinstance(record.get("where"), dict):
+            self._tracker(str(record.get("tracker")), record["where"])
         elif kind == "failure":
-            self.failures.append((str(record.get("site")), int(record.get("count", 1)), str(record.get("first", ""))))
+            told = (str(record.get("site")), int(record.get("count", 1)), str(record.get("first", "")))
+            self._agent_failures.append(told)
         self._records.append(record)
 
-    def _scalars(self, record: dict[str, Any]) -> None:
-        """Rows that the user's code emitted; they are for the files, the log holds the losses among them."""
-        if self._first_emitted_at is None:
-            self._first_emitted_at = time.monotonic()
-        for step, at, numbers in record.get("rows", ())[: _MOST_EMITTED - len(self._emitted)]:
-            self._emitted.append((step, at, numbers))
-
-    def _stepped(self, reader: RingReader, fields: dict[str, Any], _end: float) -> None:
-        if self._first_step_at is None:
-            self._first_step_at = time.monotonic()
+    def _stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
+        self._stepped_once = True
+        if self.surroundings is not None:
+            self.surroundings.stepped(fields, end)
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
 
-    def _tracker(self, tracker: str, where: Any) -> None:
-        if tracker in self._trackers or not isinstance(where, dict):
+    def _tracker(self, tracker: str, where: dict[str, str]) -> None:
+        self.local.not_needed()
+        if tracker in self._trackers:
             return
-        line = self.local.where(tracker, where) or ""
-        self._trackers[tracker] = line
-        if line:
-            self._say_where(line)
+        self._trackers.add(tracker)
+        for _, manager in managers(self.plugins):
+            line: str | None = manager.hook.where(tracker=tracker, place=where)
+            if line:
+                self._say_where(line)
 
     def _say_where(self, line: str | None) -> None:
-        if line and not self.options.quiet:
-            self._say(f"look at this run: {line}")
-
-    def _say(self, line: str) -> None:
-        try:
-            print(f"tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - tm's own lines go to stderr
-        except (OSError, ValueError):
-            # Nobody reads stderr any more.
-            return
+        if line:
+            self.voice.tell(f"look at this run: {line}")
 
     def _flush(self) -> None:
         records, self._records = self._records, []
         if records:
             self.writer.append_many(records)
+        if self.spool is not None and self.drain is not None and self.writer.problem is None:
+            try:
+                self.spool.note(self.drain.positions())
+            except OSError:
+                # The spool was emptied, or is full: only a recovery would have needed it.
+                return
 
-    def child_started(self, _pid: int) -> None:
-        """The command runs: what takes time to load does not delay it any more."""
-        self.node = self._node_sampler()
+    def _log_reader(self) -> RunReader:
+        if self._reader is None:
+            from trainmeter_core.runlog.read import RunReader
 
-    # --- the node -----------------------------------------------------------------------------------------------
+            self._reader = RunReader(self.writer.directory)
+        return self._reader
 
-    def _node_sampler(self) -> Any:
+    def _save_snapshot(self) -> None:
+        """Sum up the log so far: readers of a long run, and its end, then need not begin at the first line."""
         try:
-            from .node import NodeSampler
-
-            sampler = NodeSampler()
-            self.writer.append("hardware", **hardware_fields(sampler.describe()))
-        except Exception as error:  # noqa: BLE001 - /proc and /sys of any kernel
-            self.failures.append(("node", 1, f"{type(error).__name__}: {error}"))
-            return None
-        return sampler
-
-    def _sample_node(self) -> None:
-        if self.node is None:
-            return
-        readings = self.node.sample()
-        self._records.append({"type": "node", "readings": readings})
-        if self.spool is not None:
-            self.spool.lay_out({"series": {name: readings[name] for name in PUBLISHED if name in readings}})
+            reader = self._log_reader()
+            reader.read_on()
+            reader.save()
+        except (OSError, TypeError) as error:  # a full disk; the log itself is whole
+            self._next_snapshot = float("inf")
+            self.own_failure(error)
 
     def own_failure(self, error: Exception) -> None:
         """Something of tm's own failed while the command ran."""
@@ -238,16 +261,20 @@ class Session:
     def close(self, end: Exit) -> None:
         """Write everything that is known, and say in one line what the run came to. Never raises."""
         seconds = time.monotonic() - self._start
+        if self._progress is not None:
+            self._progress.close()
         for step in (
             self._last_look,
             lambda: self._record_end(end, seconds),
-            self._passport,
+            self._write_passport,
             lambda: self._report(end),
         ):
             try:
                 step()
             except Exception as error:  # noqa: BLE001 - the exit code of the user's command comes first
                 self.own_failure(error)
+        if self.metrics is not None:
+            self.metrics.close()
         if self.spool is not None:
             self.spool.remove()
         self.writer.close()
@@ -256,42 +283,51 @@ class Session:
         if self.drain is not None:
             self.drain.poll()
             self.agents = self.drain.agents()
-        self._write_local()
+        if self.surroundings is not None:
+            self._take_around(self.surroundings, self.surroundings.close())
+        self._take_row()
+        if self.local.write(at_the_end=True):
+            self._say_where(self.local.command)
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:
-        code = None if end.signal is not None else end.code
         for site, count, first in self.failures:
-            if site.startswith(("tm", "plugin", "spool", "node")):
-                self.writer.append("failure", site=site, count=count, first=first)
+            self.writer.append("failure", site=site, count=count, first=first)
+        code = None if end.signal is not None else end.code
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 
-    def _passport(self) -> None:
+    def _write_passport(self) -> None:
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
-        from trainmeter_core.runlog.read import read_run
 
-        self.passport = build(read_run(self.writer.directory))
+        self.passport = build(self._log_reader().finish())
         text = render(self.passport)
         self.writer.write_passport(self.passport, text)
-        self.local.close(text)
+        self.local.close(text, self.passport)
 
     def _report(self, end: Exit) -> None:
         if end.problem:
-            self._say(end.problem)
-        if self.options.quiet:
-            return
-        if self.passport is not None and self._first_step_at is not None:
-            self._say(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+            self.voice.say(end.problem)
+        if self.passport is not None and self._stepped_once:
+            self.voice.tell(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+            for verdict in self.passport["verdicts"][:1]:
+                self.voice.tell(verdict["sentence"])
         elif not end.problem:
-            self._say(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
+            self.voice.tell(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
         if self.writer.problem:
-            self._say(f"the run log stopped: {self.writer.problem}")
-        if self.failures:
-            self._say(failure_line(self.failures))
+            self.voice.tell(f"the run log stopped: {self.writer.problem}")
+        failures = self.failures + self._agent_failures
+        if failures:
+            self.voice.tell(failure_line(failures))
 
 
-def hardware_fields(described: dict[str, Any]) -> dict[str, Any]:
-    """The run log's `hardware` record from what the node sampler describes."""
-    wanted = {"cpu": "cpu_model", "cpu_cores": "cpu_cores", "memory_bytes": "memory_bytes"}
-    return {name: described[key] for name, key in wanted.items() if described.get(key) is not None}
+def _about(options: RunOptions, given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of run.json that the user's options fill."""
+    about = {name: value for name, value in given.items() if value is not None}
+    if options.run_name:
+        about["name"] = options.run_name
+    if options.peak_tflops:
+        about["peak_source"] = "user"
+    if any(name.startswith("budget") for name in about):
+        about["budget_source"] = "user"
+    return about

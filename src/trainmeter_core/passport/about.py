@@ -74,10 +74,7 @@ def hardware(record: RunRecord, sheet: Sheet) -> Json:
         {"name": name, "count": sheet.number("hardware.gpus", count, "GPUs", MEASURED)} for name, count in skus.items()
     ]
     world_size = record.world_size
-    if isinstance(gpus, Absent) or not gpus:
-        devices, source = world_size, ASSUMED
-    else:
-        devices, source = len(gpus), MEASURED
+    devices, source = _devices(gpus, world_size, _ranks_seen(record))
     return {
         "gpus": sheet.text("hardware.gpus", gpus if isinstance(gpus, Absent) else listed),
         "devices": sheet.number("hardware.devices", devices, "devices", source),
@@ -87,7 +84,24 @@ def hardware(record: RunRecord, sheet: Sheet) -> Json:
         "cpu_cores": sheet.number("hardware.cpu_cores", known.cpu_cores, "cores", MEASURED),
         "memory_bytes": sheet.number("hardware.memory_bytes", known.memory_bytes, "bytes", MEASURED),
         "interconnect": sheet.text("hardware.interconnect", _unless(gpus == [], known.interconnect)),
+        "reference_mhz": sheet.number("hardware.reference_mhz", _of_gpus(gpus, known.reference_mhz), "MHz", ASSUMED),
+        "bandwidth": sheet.number(
+            "hardware.bandwidth", _of_gpus(gpus, known.bandwidth_bytes_per_s), "bytes/s per device", ASSUMED
+        ),
     }
+
+
+def _devices(gpus: Any, world_size: Any, seen: Any) -> tuple[Any, str]:
+    """The job's GPUs; those of nodes that were not seen are taken to be like those that were."""
+    if isinstance(gpus, Absent) or not gpus:
+        return world_size, ASSUMED
+    if isinstance(world_size, Absent) or not 0 < seen < world_size:
+        return len(gpus), MEASURED
+    return max(1, round(len(gpus) * world_size / seen)), ASSUMED
+
+
+def _of_gpus(gpus: Any, value: Any) -> Any:
+    return _NO_GPU if gpus == [] and isinstance(value, Absent) else value
 
 
 def _ranks_seen(record: RunRecord) -> Any:
@@ -158,6 +172,8 @@ def ends(record: RunRecord, sheet: Sheet) -> Json:
     """How it ended: "finished", "crashed" (an exit code other than 0) or "killed" (a signal)."""
     end = record.end
     unknown = Absent("no end was recorded: the run goes on, or tm itself was killed")
+    if isinstance(end.code, Absent) and not isinstance(end.seconds, Absent):
+        unknown = end.code
     how: Any = unknown
     status: Any = unknown
     unit = "exit code"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Union
 
 from trainmeter_core.readings import Absent
 
-from . import about, derive, spent
+from . import about, derive, spent, utilization
 from .formulas import Formulas, formulas_for
 from .sheet import ASSUMED, USER, Json, Sheet
 
@@ -35,14 +35,16 @@ def build(record: RunRecord, formulas: FormulasFor = formulas_for) -> Json:
     passport["model"] = about.model(record.model, found, sheet)
     passport["data"] = spent.data(record, sheet)
     passport["steady"] = spent.steady(record, sheet)
+    passport["readings"] = about.readings(record, sheet)
     passport["compute"] = derive.compute(passport, found, sheet)
     passport["efficiency"] = derive.efficiency(passport, sheet)
+    passport["verdicts"] = utilization.worst_first(utilization.noted(record) + utilization.found(passport))
     passport["time"] = spent.seconds(record, sheet)
     passport["time"]["shares"] = derive.shares(passport, sheet)
     passport["energy"] = spent.energy(record, sheet)
     passport["losses"] = about.losses(record, sheet)
     passport["ends"] = about.ends(record, sheet)
-    passport["readings"] = about.readings(record, sheet)
+    passport["readings"] = passport.pop("readings")
     passport["observation"] = about.observation(record, sheet)
     passport["gaps"] = passport.pop("gaps")  # last but one, where a reader looks for them
     passport["digest"] = digest(passport)

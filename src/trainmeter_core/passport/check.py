@@ -8,10 +8,10 @@ from typing import Any, Iterator, NamedTuple
 
 from trainmeter_core.readings import Absent
 
-from . import about, derive
+from . import about, derive, utilization
 from .build import FormulasFor, digest
 from .formulas import formulas_for
-from .sheet import Json, Sheet
+from .sheet import FORMULA, Json, Sheet
 
 RELATIVE = 1e-9
 
@@ -39,6 +39,7 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
     try:
         again["compute"] = derive.compute(again, found, sheet)
         again["efficiency"] = derive.efficiency(again, sheet)
+        again["verdicts"] = _verdicts(passport, utilization.found(again))
     except (ArithmeticError, ValueError) as error:  # inputs that no run can have: 1e154 tokens in a sequence
         return [Finding("compute", "inputs out of any range", f"{type(error).__name__}: {error}")]
     again["time"] = {**passport["time"], "shares": derive.shares(passport, sheet)}
@@ -50,9 +51,21 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
         for part in ("model", "compute", "efficiency", "time")
         for field, said, follows in _differences(part, passport[part], again[part])
     ]
+    if passport["verdicts"] != again["verdicts"]:
+        findings.append(Finding("verdicts", _codes(passport["verdicts"]), _codes(again["verdicts"])))
     if passport["digest"] != digest(passport):
         findings.append(Finding("digest", passport["digest"], digest(passport)))
     return findings
+
+
+def _verdicts(passport: Json, derived: list[Json]) -> list[Json]:
+    """What was seen while the run went on follows from nothing; the rest follows from the means."""
+    seen = [verdict for verdict in passport["verdicts"] if verdict["source"] != FORMULA]
+    return utilization.worst_first(seen + derived)
+
+
+def _codes(each: list[Json]) -> str:
+    return json.dumps([verdict["code"] for verdict in each])
 
 
 def _described(description: Json | None) -> Json | Absent:
@@ -63,6 +76,9 @@ def _differences(field: str, said: Any, follows: Any) -> Iterator[tuple[str, Any
     if isinstance(said, dict) and isinstance(follows, dict):
         for name in {**said, **follows}:
             yield from _differences(f"{field}.{name}", said.get(name), follows.get(name))
+    elif isinstance(said, list) and isinstance(follows, list) and len(said) == len(follows):
+        for at, (ours, theirs) in enumerate(zip(said, follows)):
+            yield from _differences(f"{field}.{at}", ours, theirs)
     elif not _equal(said, follows):
         yield (field[: -len(".value")] if field.endswith(".value") else field), said, follows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.readings import Absent
-from trainmeter_core.series import LADDER_RUNGS, TIME_KINDS
+from trainmeter_core.series import TIME_KINDS
 
+from . import utilization
 from .sheet import FORMULA, Json, Sheet, Value, first_absent, ratio, reading
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def compute(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json:
         "flops": sheet.numbers("compute.flops", whole, "FLOPs", FORMULA),
         "steady_flops": sheet.numbers("compute.steady_flops", part, "FLOPs", FORMULA),
         "flops_per_token": sheet.numbers("compute.flops_per_token", per_token, "FLOPs/token", FORMULA),
-        "required": sheet.number("compute.required", _required(passport, per_token), "FLOPs", FORMULA),
+        "required": sheet.number("compute.required", _required(passport, whole, part, per_token), "FLOPs", FORMULA),
     }
 
 
@@ -54,7 +55,8 @@ def _flops(passport: Json, part: str, formulas: Formulas | Absent) -> dict[str, 
             name: _exact(ratio(_times(f, world_size), seen), _times(f, world_size), seen) for name, f in flops.items()
         }
     if headline not in flops:
-        flops[headline] = Absent("no convention of this name")
+        unnamed = "no convention of this name" if flops else "no sequence length was seen in the batches"
+        flops[headline] = Absent(unnamed)
     return flops
 
 
@@ -63,13 +65,22 @@ def _times(value: Value, factor: Value) -> Value:
     return absent if absent is not None else value * factor  # type: ignore[operator]  # both are numbers here
 
 
-def _required(passport: Json, per_token: dict[str, Value]) -> Value:
+def _required(passport: Json, whole: dict[str, Value], part: dict[str, Value], per_token: dict[str, Value]) -> Value:
+    """FLOPs of the budget: per token, per step, or at the steady rate for its hours."""
     options = passport["options"]
     if options["budget_flops"] is not None:
         return reading(passport, "options.budget_flops")
-    if options["budget_tokens"] is None:
-        return Absent("no budget in tokens or FLOPs")
-    return _times(per_token[options["convention"]], reading(passport, "options.budget_tokens"))
+    headline = options["convention"]
+    if options["budget_tokens"] is not None:
+        return _times(per_token[headline], reading(passport, "options.budget_tokens"))
+    if options["budget_steps"] is not None:
+        return ratio(
+            _times(whole[headline], reading(passport, "options.budget_steps")), reading(passport, "data.steps")
+        )
+    if options["budget_hours"] is not None:
+        rate = ratio(part[headline], reading(passport, "steady.seconds"))
+        return _times(rate, ratio(reading(passport, "options.budget_hours"), 1, 3600))
+    return Absent("no budget was given")
 
 
 def efficiency(passport: Json, sheet: Sheet) -> Json:
@@ -78,7 +89,7 @@ def efficiency(passport: Json, sheet: Sheet) -> Json:
     devices = reading(passport, "hardware.devices")
     peak = reading(passport, "options.peak_tflops")
     if isinstance(peak, Absent):
-        peak = Absent(_no_peak(passport))
+        peak = Absent(_no_peak(passport, peak))
     flops = {name: reading(passport, "compute.steady_flops." + name) for name in passport["compute"]["steady_flops"]}
     available = _times(_times(span, devices), peak)
     mfu = {name: ratio(value, available, 100 / 1e12) for name, value in flops.items()}
@@ -96,23 +107,16 @@ def efficiency(passport: Json, sheet: Sheet) -> Json:
     section = {name: sheet.number("efficiency." + name, value, unit, FORMULA) for name, (value, unit) in rates.items()}
     section["mfu"] = sheet.numbers("efficiency.mfu", mfu, "percent", FORMULA)
     section["hfu_pct"] = sheet.gap("efficiency.hfu_pct", "executed FLOPs were not counted")
-    section["ladder"] = _ladder(passport, section, sheet)
+    utilization.add(section, passport, sheet)
     return section
 
 
-def _no_peak(passport: Json) -> str:
+def _no_peak(passport: Json, peak: Absent) -> str:
     if passport["hardware"]["gpus"] == []:
         return "no GPU, so no peak: give the peak of one device with --peak-tflops"
-    return "the peak of this device is not known: give it with --peak-tflops"
-
-
-def _ladder(passport: Json, section: Json, sheet: Sheet) -> Json:
-    """Rungs 5 and 6 are the numbers above; the others come from GPU counters."""
-    view = {**passport, "efficiency": section}
-    above = {"5_hfu": reading(view, "efficiency.hfu_pct"), "6_mfu": reading(view, "efficiency.mfu_pct")}
-    counters = Absent("no GPU in this run" if passport["hardware"]["gpus"] == [] else "no GPU counters were read")
-    values = {rung: above.get(rung, counters) for rung in LADDER_RUNGS}
-    return sheet.numbers("efficiency.ladder", values, "percent", FORMULA)
+    if peak.reason == "not recorded":
+        return "the peak of this device is not known: give it with --peak-tflops"
+    return peak.reason
 
 
 def shares(passport: Json, sheet: Sheet) -> Json:

@@ -26,7 +26,7 @@ class Formulas(NamedTuple):
         """
         sequences: dict[tuple[int, int], int] = {}
         for many, seq_len, target_len, calls in rows:
-            if many * calls and seq_len:
+            if many * calls:
                 sequences[seq_len, target_len] = sequences.get((seq_len, target_len), 0) + many * calls
         sums: FlopsTable = {}
         for lengths, many in sequences.items():
@@ -45,7 +45,6 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
     try:
         flops = importlib.import_module("trainmeter_core.flops")
         shape_from = importlib.import_module("trainmeter_core.shape_from")
-        model_shape = importlib.import_module("trainmeter_core.model_shape")
     except ImportError:  # an agent's directory without the formulas
         return Absent("FLOPs conventions are not part of this installation")
     try:
@@ -57,7 +56,10 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
     shape, source = shaped
 
     def of_sequence(seq_len: int, target_len: int) -> Mapping[str, int | Absent]:
-        table: Mapping[str, int | Absent] = flops.all_training_flops(shape, model_shape.Batch(1, seq_len, target_len))
+        batch = shape.batch_seen(1, seq_len, target_len)
+        if isinstance(batch, Absent):
+            return dict.fromkeys(flops.CONVENTIONS, batch)
+        table: Mapping[str, int | Absent] = flops.all_training_flops(shape, batch)
         return table
 
     return Formulas(flops.HEADLINE, shape, source, of_sequence)

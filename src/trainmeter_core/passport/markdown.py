@@ -28,6 +28,7 @@ def render(passport: Json) -> str:
         _section("Data", _data(passport)),
         _section("Compute", _compute(passport)),
         _section("Efficiency", _efficiency(passport)),
+        _table("What stands out", ("", ""), _verdicts(passport)),
         _section("Where the time went", _time(passport)),
         _section("Energy", [("GPUs", cell(passport["energy"]["gpu_kwh"]))]),
         _table("Losses", ("name", "first", "last", "lowest", "values"), _losses(passport)),
@@ -163,6 +164,21 @@ def _efficiency(passport: Json) -> Rows:
     for rung, number in known["ladder"].items():
         if number is not None and rung[2:] not in ("hfu", "mfu"):
             yield "ladder: " + rung[2:].replace("_", " "), cell(number)
+
+    reference = passport["hardware"]["reference_mhz"]
+    if known["ladder"]["4_ofu"] is not None:
+        yield "reference clock of OFU", cell(reference)
+    for name, number in known["intensity"].items():
+        if number is not None:
+            yield "arithmetic intensity, " + name, cell(number)
+
+
+def _verdicts(passport: Json) -> Rows:
+    for verdict in passport["verdicts"]:
+        yield verdict["level"], escape(verdict["sentence"])
+    for gap in passport["efficiency"]["ladder_gaps"]:
+        path = " → ".join(gap[end][2:].replace("_", " ") for end in ("upper", "lower"))
+        yield path, escape(gap["sentence"])
 
 
 def _time(passport: Json) -> Rows:

@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, RankTotals, RunRecord
+from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord
 from trainmeter_core.run_tables import At, BatchCounts, Loss, Statistics
 from trainmeter_core.series import TIME_KINDS
 
-from .sheet import Json, reading
+from .sheet import FORMULA, Json, reading
 
 if TYPE_CHECKING:
     from .sheet import Value
@@ -76,6 +76,8 @@ def _hardware(record: RunRecord, passport: Json) -> None:
         setattr(known, name, _text(passport, "hardware", name))
     for name in ("cpu_cores", "memory_bytes"):
         setattr(known, name, reading(passport, "hardware." + name))
+    known.reference_mhz = reading(passport, "hardware.reference_mhz")
+    known.bandwidth_bytes_per_s = reading(passport, "hardware.bandwidth")
     record.world_size = _whole(reading(passport, "hardware.world_size"))
 
 
@@ -171,6 +173,12 @@ def _observed(record: RunRecord, passport: Json) -> None:
     }
     record.node = _statistics(passport["readings"]["node"])
     record.gpus = {uuid: _statistics(table) for uuid, table in passport["readings"]["gpus"].items()}
+    _steady_gpus(record, passport)
+    record.noted = [
+        Noted(each["code"], each["level"], each["sentence"])
+        for each in passport["verdicts"]
+        if each["source"] != FORMULA
+    ]
     known = passport["observation"]
     record.failures = [Failure(each["site"], int(each["count"]["value"]), each["first"]) for each in known["failures"]]
     for name in ("lines", "junk_lines", "unknown_records"):
@@ -182,6 +190,16 @@ def _observed(record: RunRecord, passport: Json) -> None:
     if not isinstance(status, Absent):
         setattr(record.end, "signal" if passport["ends"]["how"] == "killed" else "code", int(status))
     record.end.seconds = reading(passport, "time.wall_s")
+
+
+def _steady_gpus(record: RunRecord, passport: Json) -> None:
+    """The means as so many samples of one value each; only the greatest number of them is in a passport."""
+    samples = int(passport["steady"]["gpu_samples"]["value"])
+    for uuid, means in passport["steady"]["gpus"].items():
+        record.steady_gpus.table[uuid] = {
+            name: Statistics(samples, each["value"] * samples, each["value"], each["value"])
+            for name, each in means.items()
+        }
 
 
 def _loss(loss: Json) -> Loss:

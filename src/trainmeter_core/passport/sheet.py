@@ -28,7 +28,7 @@ class Sheet:
         """A number as {value, unit, source}; None, and a gap, when it is Absent or not finite."""
         if isinstance(value, Absent):
             return self.gap(field, value.reason)
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             return self.gap(field, "not finite")
         return {"value": value, "unit": unit, "source": source}
 

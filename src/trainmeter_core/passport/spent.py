@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from trainmeter_core.run_tables import BatchCounts
 
 _NO_STEP = Absent("no optimizer step was seen")
+_UNSEEN = {
+    "data_wait": Absent(
+        "no data loader that trainmeter can see was used; time spent on data is part of the other kinds"
+    ),
+}
+_UNSEEN_KIND = Absent("cannot be observed in this program; it is part of the other kinds")
 
 
 def data(record: RunRecord, sheet: Sheet) -> Json:
@@ -59,6 +65,12 @@ def steady(record: RunRecord, sheet: Sheet) -> Json:
         for name, (value, unit, origin) in values.items()
     }
     section["batches"] = _table(record.steady_batches, "steady.batches", sheet)
+    section["gpus"] = {
+        uuid: sheet.numbers(f"steady.gpus.{uuid}", dict(sorted(means.items())), "as sampled", MEASURED)
+        for uuid, means in record.steady_gpus.means().items()
+    }
+    samples = [each.count for readings in record.steady_gpus.table.values() for each in readings.values()]
+    section["gpu_samples"] = sheet.number("steady.gpu_samples", max(samples, default=0), "samples", COUNTED)
     return section
 
 
@@ -69,8 +81,7 @@ def seconds(record: RunRecord, sheet: Sheet) -> Json:
     for kind in TIME_KINDS:
         total = sum(totals.time_s.get(kind, 0.0) for totals in ranks)
         unseen = any(totals.unseen_kinds.get(kind) for totals in ranks)
-        hidden = Absent("cannot be observed in this program; it is part of the other kinds")
-        by_kind[kind] = hidden if unseen and total == 0 else total
+        by_kind[kind] = _UNSEEN.get(kind, _UNSEEN_KIND) if unseen and total == 0 else total
     if not any(totals.wall_s for totals in ranks):
         by_kind = dict.fromkeys(TIME_KINDS, _NO_STEP)
     startup = _extreme(max, [totals.startup_s for totals in ranks])

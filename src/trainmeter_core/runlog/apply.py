@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, StepBlock, observe
+from trainmeter_core.run_record import Failure, Noted, StepBlock, flat, observe
 from trainmeter_core.run_tables import At, Loss, Statistics
 
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from trainmeter_core.run_record import RunRecord
 
 MOST_TAGS = 1000
+MOST = 1 << 63
+LARGEST = 1e300
 MOST_ENTRIES = 256
+LEVELS = ("error", "warning", "info")
 
 
 class Application:
@@ -32,6 +35,7 @@ class Application:
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
+            "budget": self._budget,
             "steps": self._steps,
             "span": self._span,
             "losses": self._tags,
@@ -39,8 +43,10 @@ class Application:
             "node": self._node,
             "gpu": self._gpu,
             "hardware": self._hardware,
+            "verdict": self._verdict,
             "failure": self._failure,
             "dropped": self._dropped,
+            "recovered": self._recovered,
             "exit": self._exit,
         }
 
@@ -68,6 +74,16 @@ class Application:
             _take(options, name, fields, check)
         _take(self.record.software, "trainmeter", fields, _text)
 
+    def state(self) -> dict[str, Any]:
+        """Everything that the lines so far came to, for a snapshot."""
+        return {name: value for name, value in vars(self).items() if name != "_handlers"}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a snapshot. Raises TypeError for a state of another shape; nothing has changed then."""
+        if state.keys() != self.state().keys():
+            raise TypeError("not a state of this version")
+        self.__dict__.update(state)
+
     def close(self) -> None:
         """Bring together what only the end of the log decides."""
         for rank in sorted(set(self._losses) | set(self._losses_before)):
@@ -75,8 +91,14 @@ class Application:
             for tag, loss in self._losses_before[rank].items():
                 self.record.losses.setdefault(tag, loss)
         self.record.failures = list(_by_site(self._failures.values()).values())
-        if self._gpu_names:
-            self.record.hardware.gpus = list(self._gpu_names.values())
+        names = self._gpu_names
+        if names:
+            self.record.hardware.gpus = list(names.values())
+            # Until the model was seen, every GPU that the job could have used was sampled.
+            for table in (self.record.gpus, self.record.steady_gpus.table):
+                if any(uuid in names for uuid in table):
+                    for uuid in [uuid for uuid in table if uuid not in names]:
+                        del table[uuid]
 
     def _seen(self, rank: int, pid: int) -> None:
         totals = self.record.rank(rank)
@@ -105,6 +127,13 @@ class Application:
         self.record.model = dict(description)
         _take(self.record, "shape_source", fields, _text)
 
+    def _budget(self, fields: Mapping[str, Any]) -> None:
+        steps, source = _count(fields["budget_steps"]), _text(fields["budget_source"])
+        options = self.record.options
+        if options.budget_source == "user":
+            return
+        options.budget_steps, options.budget_source = steps, source
+
     def _steps(self, fields: Mapping[str, Any]) -> None:
         rank, pid = _count(fields["rank"]), _count(fields["pid"])
         span = fields.get("step_time_s")
@@ -122,8 +151,13 @@ class Application:
             step_time_s=None if span is None else (_seconds(span[0]), _seconds(span[1])),
             startup=bool(fields.get("startup", False)),
         )
+        t = _number(fields.get("t", 0.0))
         self._seen(rank, pid)
         self.record.add_steps(rank, block)
+        if block.startup:
+            self.record.steady_gpus.started(t)
+        elif block.n or block.skipped:
+            self.record.steady_gpus.stepped()
 
     def _span(self, fields: Mapping[str, Any]) -> None:
         kind, seconds = _text(fields["kind"]), _seconds(fields["seconds"])
@@ -151,15 +185,30 @@ class Application:
         observe(self.record.node, _object(fields["readings"]))
 
     def _gpu(self, fields: Mapping[str, Any]) -> None:
+        begin = _number(fields.get("t", 0.0)) - _seconds(fields.get("seconds", 0.0))
         for uuid, readings in _object(fields["gpus"]).items():
             if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
-                observe(self.record.gpus.setdefault(uuid, {}), _object(readings), limit=MOST_ENTRIES)
+                table = self.record.gpus.setdefault(uuid, {})
+                observe(table, _object(readings), limit=MOST_ENTRIES)
+                known = ((name, value) for name, value in flat(readings) if name in table)
+                self.record.steady_gpus.add(uuid, known, begin)
+
+    def _verdict(self, fields: Mapping[str, Any]) -> None:
+        noted = Noted(_text(fields["code"]), _text(fields["level"]), _text(fields["sentence"]))
+        if noted.level not in LEVELS:
+            raise ValueError("not a level")
+        if noted not in self.record.noted and len(self.record.noted) < MOST_ENTRIES:
+            self.record.noted.append(noted)
 
     def _hardware(self, fields: Mapping[str, Any]) -> None:
         found = [(_text(gpu.get("uuid", str(at))), _text(gpu["name"])) for at, gpu in _numbered(fields.get("gpus"))]
         hardware, software, options = self.record.hardware, self.record.software, self.record.options
         if "gpus" in fields and fields["gpus"] is not None:
             self._gpu_names.update(found)
+            if not found:  # the model turned out to run without them
+                self._gpu_names.clear()
+                self.record.gpus.clear()
+                self.record.steady_gpus = SteadyGpus()
             hardware.gpus = list(self._gpu_names.values())
         for name, check in _HARDWARE_FIELDS.items():
             _take(hardware, name, fields, check)
@@ -168,6 +217,8 @@ class Application:
         if isinstance(options.peak_tflops, Absent):
             for name in ("peak_tflops", "peak_source", "peak_dtype"):
                 _take(options, name, fields, _OPTION_FIELDS[name])
+        if isinstance(options.peak_tflops, Absent) and "peak_absent" in fields:
+            options.peak_tflops = Absent(_text(fields["peak_absent"]))
 
     def _failure(self, fields: Mapping[str, Any]) -> None:
         failure = Failure(_text(fields["site"]), _count(fields["count"]), _text(fields["first"]))
@@ -183,11 +234,16 @@ class Application:
         rank, records = _count(fields["rank"]), _count(fields["records"])
         self.record.rank(rank).dropped_records += records
 
+    def _recovered(self, fields: Mapping[str, Any]) -> None:
+        _count(fields["steps"])  # the steps themselves stand in records of their own
+
     def _exit(self, fields: Mapping[str, Any]) -> None:
         code, signal = _optional(fields["code"], _integer), _optional(fields["signal"], _count)
         seconds = _seconds(fields["seconds"])
         end = self.record.end
         end.code = Absent("ended by a signal") if code is None else code
+        if code is None and signal is None:
+            end.code = Absent("watched from outside, where an exit code is not to be seen")
         end.signal = Absent("ended by itself") if signal is None else signal
         end.seconds = seconds
 
@@ -222,23 +278,27 @@ def _integer(value: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    if not 0 <= _integer(value) < 1 << 80:
+    if type(value) is not int:
+        raise TypeError("not an integer")
+    if not 0 <= value < MOST:
         raise ValueError("not a count")
-    return int(value)
+    return value
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError("not a number")
-    if not math.isfinite(value):  # 1e999 is valid JSON
-        raise ValueError("not finite")
+    if not -LARGEST < value < LARGEST:  # 1e999 and integers of a thousand digits are valid JSON
+        raise ValueError("out of range")
     return value
 
 
 def _seconds(value: Any) -> float:
-    if _number(value) < 0:
-        raise ValueError("negative duration")
-    return float(value)
+    if type(value) is not float:
+        value = float(_number(value))
+    if not 0.0 <= value < LARGEST:
+        raise ValueError("not a duration")
+    return value  # type: ignore[no-any-return]
 
 
 def _positive(value: Any) -> float:
@@ -319,4 +379,6 @@ _HARDWARE_FIELDS: dict[str, Callable[[Any], Any]] = {
     "cpu_cores": _count,
     "memory_bytes": _count,
     "interconnect": _text,
+    "reference_mhz": _positive,
+    "bandwidth_bytes_per_s": _positive,
 }

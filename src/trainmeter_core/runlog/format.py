@@ -62,6 +62,12 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         _RANK,
         Field("description", "object", True, "what the agent saw of the model: its config and the shapes of its parts"),
         Field("shape_source", "string or null", False, "where the shape was taken from"),
+        Field("gpus", "list of strings", False, "the GPUs it lies on: UUIDs as torch prints them, or its device names"),
+    ),
+    "budget": (
+        _RANK,
+        Field("budget_steps", "integer", True, "optimizer steps that the program's framework means to make from here"),
+        Field("budget_source", "string", True, "the framework and its setting; a goal given to tm goes before it"),
     ),
     "steps": (
         _RANK,
@@ -97,7 +103,15 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("where", "object of strings", True, "log directory, run id, URL"),
     ),
     "node": (Field("readings", "object", True, "name to number, nested as the sampler likes"),),
-    "gpu": (Field("gpus", "object", True, "UUID to {name: number}"),),
+    "gpu": (
+        Field("gpus", "object", True, "UUID to {name: number}, means over the interval"),
+        Field("seconds", "number", False, "length of the interval that ends at t"),
+    ),
+    "verdict": (
+        Field("code", "string", True, "a stable name of what was seen to go wrong while the run went on"),
+        Field("level", "string", True, "error, warning or info"),
+        Field("sentence", "string", True, "what it means"),
+    ),
     "hardware": (
         Field("gpus", "list of {name, uuid}", False, "the GPUs of this job; an empty list is a run without one"),
         Field("driver", "string", False, "GPU driver"),
@@ -106,9 +120,14 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("cpu_cores", "integer", False, "cores that the run may use"),
         Field("memory_bytes", "integer", False, "memory that the run may use"),
         Field("interconnect", "string", False, "link between the GPUs"),
+        Field("gpus_absent", "string", False, "why no GPU can be seen"),
+        Field("gpus_assumed", "string", False, "what was assumed to tell which GPUs are the job's"),
+        Field("reference_mhz", "number", False, "SM clock at which the peak of the GPUs holds"),
+        Field("bandwidth_bytes_per_s", "number", False, "peak memory bandwidth of one GPU"),
         Field("peak_tflops", "number", False, "dense peak of one device from the table, where the user gave none"),
         Field("peak_source", "string", False, "row of the device table"),
         Field("peak_dtype", "string", False, "dtype that the peak belongs to"),
+        Field("peak_absent", "string", False, "why the table gives no peak"),
     ),
     "failure": (
         Field("site", "string", True, "where trainmeter itself failed inside the user's process"),
@@ -123,8 +142,9 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("kind", "string", False, "type of another record that was too long to keep"),
         Field("bytes", "integer", False, "its length"),
     ),
+    "recovered": (Field("steps", "integer", True, "steps carried over after tm had been killed"),),
     "exit": (
-        Field("code", "integer or null", True, "exit code; null for a death by signal"),
+        Field("code", "integer or null", True, "exit code; null for a death by signal, or where it cannot be seen"),
         Field("signal", "integer or null", True, "signal that ended the run"),
         Field("seconds", "number", True, "start to end"),
     ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RunRecord
 
+from . import snapshot
 from .apply import Application
 from .format import LOG_FILE, RUN_FILE
 
@@ -24,22 +25,52 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
 
     Raises FileNotFoundError when the directory has neither run.json nor a log.
     """
-    root = Path(directory)
-    record = RunRecord()
-    application = Application(record)
-    logs = [log for log in (root / LOG_FILE, *sorted(root.glob(f"node*/{LOG_FILE}"))) if log.is_file()]
-    about = _run_file(root / RUN_FILE)
-    if about is None and not logs:
-        raise FileNotFoundError(f"{root} is not a run directory: it has no {RUN_FILE}")
-    if isinstance(about, dict):
-        application.about(about)
-    elif about is not None:
-        record.identity.run_id = about
-    for log in logs:
-        for line in lines(log):
-            _apply_line(application, line)
-    application.close()
-    return record
+    return RunReader(directory).finish()
+
+
+class RunReader:
+    """Reads a run as it grows: `read_on` takes what is new, `save` leaves a snapshot, `finish` gives the record.
+
+    It begins at the snapshot, where one fits. Raises FileNotFoundError as `read_run` does.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.root = Path(directory)
+        self._application = Application(RunRecord())
+        self._nodes = [log for log in sorted(self.root.glob(f"node*/{LOG_FILE}")) if log.is_file()]
+        about = _run_file(self.root / RUN_FILE)
+        if about is None and not self._nodes and not (self.root / LOG_FILE).is_file():
+            raise FileNotFoundError(f"{self.root} is not a run directory: it has no {RUN_FILE}")
+        self._offset = snapshot.load(self.root, self._application)
+        if self._offset:
+            return
+        if isinstance(about, dict):
+            self._application.about(about)
+        elif about is not None:
+            self._application.record.identity.run_id = about
+
+    def read_on(self, torn: bool = False) -> None:
+        """Apply the whole lines that are new; with `torn` also half a line at the end."""
+        try:
+            for line, end in lines(self.root / LOG_FILE, self._offset):
+                if line is None or line.endswith(b"\n") or torn:
+                    _apply_line(self._application, line)
+                    self._offset = end
+        except FileNotFoundError:  # a directory with run.json alone
+            return
+
+    def save(self) -> None:
+        """Leave a snapshot for the next reader. Raises OSError."""
+        snapshot.save(self.root, self._application, self._offset)
+
+    def finish(self) -> RunRecord:
+        """The record of everything that is there now; nothing can be read on afterwards."""
+        self.read_on(torn=True)
+        for log in self._nodes:
+            for line, _ in lines(log):
+                _apply_line(self._application, line)
+        self._application.close()
+        return self._application.record
 
 
 def _run_file(path: Path) -> dict[str, Any] | Absent | None:
@@ -72,24 +103,35 @@ def _apply_line(application: Application, line: bytes | None) -> None:
     notes.unknown_records += not known
 
 
-def lines(path: Path) -> Iterator[bytes | None]:
-    """The lines of a log; None for one longer than LONGEST_LINE, which is skipped without being held."""
+def lines(path: Path, start: int = 0) -> Iterator[tuple[bytes | None, int]]:
+    """The lines of a log from a byte on, each with the byte it ends at.
+
+    None stands for a line longer than LONGEST_LINE, which is skipped without being held.
+    """
+    end = start
     with path.open("rb") as file:
+        file.seek(start)
         while line := file.readline(LONGEST_LINE):
+            end += len(line)
             if len(line) < LONGEST_LINE or line.endswith(b"\n"):
-                yield line
+                yield line, end
                 continue
-            while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                pass
-            yield None
-
-
-def _parse(data: bytes) -> Any:
-    try:
-        return json.loads(data, parse_constant=_refuse)
-    except RecursionError as error:  # thousands of brackets
-        raise ValueError("nested too deeply") from error
+            while rest := file.readline(LONGEST_LINE):
+                end += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+            yield None, end
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        return _DECODER.decode(data.decode())
+    except RecursionError as error:  # thousands of brackets
+        raise ValueError("nested too deeply") from error

@@ -5,29 +5,32 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
 - `class`, `module`: name and defining module of the root's class
 - `config`: the config's attributes that are numbers, strings, booleans, None or lists of them, and nested configs
   (`text_config`, `vision_config`, ...) as dicts of the same; None without a config.  `config_class`: its class or None
+- `main_input`: the name of the input that Hugging Face counts, or None
 - `params`: `total`, `trainable` (elements of all parameters and of those with a gradient, shared ones once), `lookup`
   (of the weights of every distinct nn.Embedding), `position_lookup` (of those that are position tables), `norm_bias`
   (of norms and of one-dimensional parameters); None when there are no modules
 - `modules`: entries with `kind` (linear, conv1d_hf, embedding, mha, conv, rnn, norm, experts, other), `class`, `names`
   (numbers as `*`), `shape` ([outputs, inputs] for a linear, [rows, width] for a table, [experts, ...] for a stack of
   experts), `bias`, `count` (of modules alike), `trainable`, `tied` (the weight is an earlier module's), `input_grad`
-  (something trainable comes before it); beside these `heads` for mha, `parameters` (name to shape) for other, `kernel`,
-  `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`, `proj_size` for rnn
+  (something trainable comes before it), `output_grad` (or in it); beside these `heads` for mha, `parameters` (name to
+  shape) for other, `kernel`, `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`,
+  `proj_size` for rnn
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Tuple
+from typing import Any, Mapping, NamedTuple, Tuple
 
 from trainmeter_core.model_shape import AttentionCore, Matmul, ModelShape, Scan
 from trainmeter_core.readings import Absent
 
 from .blocks import dense_decoder, merged
-from .config_facts import Facts, facts, source_of
+from .config_facts import Facts, facts, layer_kinds, source_of, text_config
 from .entries import Entry, parameters
 from .families import FAMILIES, entries_of
-from .modules import POSITION_TABLES, Seen, seen_in
+from .modules import Seen, is_beside, seen_in
+from .roles import POSITION_TABLES
 from .streams import Layout, layout_of
 from .templates import TEMPLATES
 
@@ -44,46 +47,81 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     """
     config = description.get("config") or {}
     source = source_of(config)
-    entries, params = description.get("modules"), description.get("params")
+    entries, params = description.get("modules"), description.get("params") or {}
     if not entries:
         if not source:
             return Absent("neither modules nor a config of a known kind")
-        written = _written(config, source)
+        written = _written(config, source, str(description.get("class") or (config.get("architectures") or ("",))[0]))
         if isinstance(written, Absent):
             return written
         entries, params = written, parameters(written, POSITION_TABLES)
     kind, class_name = str(config.get("model_type") or ""), str(description.get("class") or "")
     known_decoder = source in ("gpt_config", "llama_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
-    layout = layout_of(config, class_name, known_decoder=known_decoder)
-    seen = seen_in(entries, config, layout)
-    known = facts(config) if source else Absent("the model has no config of a known kind")
-    cores, told = _module_cores(seen, layout), "modules"
-    if layout.encoder is not None or layout.gap:
-        told = source
-    elif isinstance(known, Facts) and _agree(known, seen):
-        cores, told = _config_cores(known, seen, layout), source
-    elif any(isinstance(component, Scan) for component in seen.components) and source and not seen.cores:
-        cores, told = [], source
-    gap = layout.gap or seen.gap
-    if not gap and not cores and any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul)):
-        gap = "attention is there, but its width is not visible without a config"
+    layout = layout_of(config, class_name, known_decoder=known_decoder, entries=entries)
+    text = text_config(config) if layout.beside else config
+    known = facts(text) if source and text else Absent("the model has no config of a known kind")
+    seen = seen_in(entries, text or config, layout)
+    found = _attention(known, seen, layout, source)
+    if not found.gap and not found.scans and any("linear" in layer for layer in layer_kinds(config, _layers(known))):
+        found = found._replace(gap="the recurrence of this model's linear attention is not known")
     unknown = Absent("not visible without a config")
-    assert params is not None
+    beside = parameters([entry for entry in entries if is_beside(entry, layout)], POSITION_TABLES)
     shape = ModelShape(
-        merged([*seen.components, *cores]),
+        merged([*seen.components, *found.cores]),
         params["total"],
         params["trainable"],
         params["norm_bias"],
         known.width if isinstance(known, Facts) else unknown,
         known.layers if isinstance(known, Facts) else unknown,
         family=kind or class_name,
-        main_input=layout.main_input,
-        gap=gap,
+        main_input=_main_input(description, layout),
+        beside_parameters=beside["total"],
+        gap=layout.gap or seen.gap or found.gap,
     )
-    return shape, told
+    return shape, found.told
 
 
-def _written(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
+class _Attention(NamedTuple):
+    """The attention cores, what told them, whether there are scans instead or beside, and why they are not known."""
+
+    cores: list[AttentionCore]
+    told: str
+    scans: bool
+    gap: str = ""
+
+
+def _attention(known: Facts | Absent, seen: Seen, layout: Layout, source: str) -> _Attention:
+    """By the config where it agrees with the modules, else by the modules alone."""
+    scans = any(isinstance(component, Scan) for component in seen.components)
+    projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
+    by_modules = _module_cores(seen, layout)
+    if layout.encoder is not None or layout.gap:
+        return _Attention(by_modules, source or "modules", scans)
+    if not by_modules and not projects:
+        heads = isinstance(known, Facts) and not scans
+        gap = "its config has heads, and no attention is visible by the names of its modules" if heads else ""
+        return _Attention([], source or "modules", scans, gap)
+    if isinstance(known, Facts) and _agree(known, seen):
+        return _Attention(_config_cores(known, seen, layout), source, scans)
+    gap = "" if by_modules else "attention is there, but its width is not visible without a config"
+    return _Attention(by_modules, "modules", scans, gap)
+
+
+def _layers(known: Facts | Absent) -> int:
+    return known.layers if isinstance(known, Facts) else 0
+
+
+def _main_input(description: Mapping[str, Any], layout: Layout) -> int | Absent:
+    name = description.get("main_input")
+    if layout.main_input or name in (None, "input_ids"):
+        return layout.main_input
+    return Absent(f"how many elements {name} has in a batch is not known")
+
+
+def _written(config: Mapping[str, Any], source: str, class_name: str) -> list[Entry] | Absent:
+    is_known = str(config.get("model_type")) in {*TEMPLATES, *FAMILIES}
+    if source == "hf_config" and is_known and class_name and not class_name.endswith(WRITTEN_HEADS):
+        return Absent(f"the head of {class_name} is not known from its config alone")
     template = TEMPLATES.get(str(config.get("model_type"))) if source == "hf_config" else None
     if template is None:
         return entries_of(config, source)
@@ -96,7 +134,7 @@ def _written(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
 def _agree(known: Facts, seen: Seen) -> bool:
     """Whether the attention layers that the config tells are the ones that the modules show, as far as they do."""
     if not seen.cores:
-        return any(isinstance(m, Matmul) and m.role in PROJECTIONS for m in seen.components)
+        return True  # a projection is there whose width has no part of its own, as a fused one with grouped heads
     width = known.heads * known.qk_head_dim
     layers = sum(core.layers for core in seen.cores)
     return layers == sum(known.attends) and all(core.qk_width in (width, 2 * width) for core in seen.cores)
@@ -115,31 +153,33 @@ def _config_cores(known: Facts, seen: Seen, layout: Layout) -> list[AttentionCor
             causal=layout.causal,
             queries=layout.main,
             keys=layout.main,
-            q_grad=layer >= seen.frozen["q"],
-            k_grad=layer >= seen.frozen["k"],
-            v_grad=layer >= seen.frozen["v"],
+            **_grads(layer, seen.frozen),
         )
         for layer, window in enumerate(windows)
     ]
 
 
 def _module_cores(seen: Seen, layout: Layout) -> list[AttentionCore]:
-    cores = []
-    for core in seen.cores:
-        encoder = layout.encoder if layout.encoder is not None else layout.main
-        queries = encoder if core.in_encoder and layout.encoder is not None else layout.main
-        cores.append(
-            AttentionCore(
-                core.qk_width,
-                core.v_width,
-                core.heads,
-                count=core.layers,
-                causal=layout.causal if queries == layout.main and not core.cross else False,
-                queries=queries,
-                keys=encoder if core.cross else queries,
-            )
+    encoder = layout.encoder if layout.encoder is not None else layout.main
+    return [
+        AttentionCore(
+            core.qk_width,
+            core.v_width,
+            core.heads,
+            causal=False if core.cross or (core.in_encoder and layout.encoder is not None) else layout.causal,
+            queries=encoder if core.in_encoder else layout.main,
+            keys=encoder if core.in_encoder or core.cross else layout.main,
+            **_grads(layer, core.frozen),
         )
-    return cores
+        for core in seen.cores
+        for layer in range(core.layers)
+    ]
 
 
+def _grads(layer: int, frozen: Mapping[str, int]) -> dict[str, bool]:
+    """Whether q, k and v of a layer have a gradient, where so many of the first layers' have none."""
+    return {f"{letter}_grad": layer >= frozen[letter] for letter in "qkv"}
+
+
+WRITTEN_HEADS = ("ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration", "ForImageClassification")
 PROJECTIONS = ("attention.qkv", "attention.q", "attention.q_up")

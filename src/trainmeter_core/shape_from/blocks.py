@@ -54,6 +54,15 @@ def mlp(
     ]
 
 
+def mtp_layer(width: int, vocabulary: int, block: Iterable[Component]) -> list[Component]:
+    """A multi-token-prediction layer: a projection of two joined hidden states, a block, and the shared head again."""
+    return [
+        Matmul("mtp.projection", 2 * width, width),
+        *block,
+        Matmul("head.weight", width, vocabulary, tied=True),
+    ]
+
+
 def merged(components: Iterable[Component]) -> tuple[Component, ...]:
     """Equal components as one with the sum of their counts, in the order of first appearance."""
     counts: dict[Component, int] = {}

@@ -40,6 +40,9 @@ LAYER_PATTERNS: dict[str, tuple[str, ...]] = {
     "starcoder2": ("sliding_attention",),
 }
 
+# Words in the kind of a layer that has no softmax attention.
+NO_ATTENTION = ("linear", "recurrent", "mamba", "conv")
+
 
 class Facts(NamedTuple):
     """A stack of attention layers as its config tells it; widths are of one head, windows one per layer."""
@@ -80,6 +83,14 @@ def source_of(config: Mapping[str, Any]) -> str:
     return ""
 
 
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The config that describes the language model: a nested one, or this one if it has layers; else None."""
+    nested = config.get("text_config") or config.get("llm_config")
+    if isinstance(nested, Mapping):
+        return nested
+    return config if first(config, "layers") else None
+
+
 def facts(config: Mapping[str, Any]) -> Facts | Absent:
     """The attention layers of a config, or which of its numbers is missing."""
     width, layers, heads = first(config, "width"), first(config, "layers"), first(config, "heads")
@@ -108,7 +119,7 @@ def facts(config: Mapping[str, Any]) -> Facts | Absent:
         v,
         _gpt_windows(config, layers) or tuple(window if _is_local(kind) else None for kind in kinds),
         "chunked_attention" in kinds,
-        tuple("linear" not in kind and kind != "recurrent" for kind in kinds),
+        tuple(not any(word in kind for word in NO_ATTENTION) for kind in kinds),
     )
 
 

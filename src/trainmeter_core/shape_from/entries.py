@@ -10,7 +10,7 @@ Entry = Dict[str, Any]
 def _entry(kind: str, names: str, shape: Sequence[int], count: int, bias: bool, **extra: Any) -> list[Entry]:
     if not count:
         return []
-    common = {"count": count, "bias": bias, "trainable": True, "tied": False, "input_grad": True}
+    common = {"count": count, "bias": bias, "trainable": True, "tied": False, "input_grad": True, "output_grad": True}
     return [{"kind": kind, "class": "", "names": names, "shape": list(shape), **common, **extra}]
 
 
@@ -50,19 +50,26 @@ def conv(
     return _entry("conv", names, (outputs, inputs), count, bias, **extra)
 
 
+def prod(shape: Iterable[int]) -> int:
+    """The elements of a tensor."""
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
 def parameters(entries: Iterable[Mapping[str, Any]], position_tables: Iterable[str]) -> dict[str, int]:
     """The `params` of a description whose modules are these, everything trainable."""
     sums = {"total": 0, "lookup": 0, "position_lookup": 0, "norm_bias": 0}
     for entry in entries:
-        kind, size = entry["kind"], 1
-        for n in entry["shape"]:
-            size *= n
+        kind, size = entry["kind"], prod(entry["shape"])
         if kind == "conv":
-            size //= entry["groups"]
-            for n in entry["kernel"]:
-                size *= n
+            size = size // entry["groups"] * prod(entry["kernel"])
+        if kind == "other":
+            size = sum(prod(shape) for shape in entry["parameters"].values())
         size *= 0 if entry["tied"] else entry["count"]
-        bias = entry.get("bias_size", entry["shape"][0]) * entry["count"] if entry["bias"] else 0
+        has_bias = entry["bias"] and kind != "other"
+        bias = entry.get("bias_size", entry["shape"][0]) * entry["count"] if has_bias else 0
         sums["total"] += size + bias
         sums["norm_bias"] += bias + (size if kind in ("norm", "other") and len(entry["shape"]) == 1 else 0)
         if kind == "embedding":

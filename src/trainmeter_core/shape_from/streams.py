@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from trainmeter_core.model_shape import SAMPLES, TARGET, TOKENS, Stream
+from trainmeter_core.model_shape import BESIDE, SAMPLES, TARGET, TOKENS, Stream
 
-from .config_facts import first_of
+from .config_facts import first_of, text_config
+from .roles import Entry, parts_of
 
 CROSS_ATTENTION = frozenset(
     ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn", "cross_attention", "multihead_attn")
@@ -35,6 +36,22 @@ BIDIRECTIONAL = frozenset(
 ONE_PER_SAMPLE = frozenset(("pooler", "seq_relationship", "pre_classifier"))
 SAMPLE_CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForMultipleChoice")
 EXTRA_PATCHES = {"vit": 1, "dinov2": 1, "ijepa": 0, "deit": 2}
+BESIDE_THE_TEXT = frozenset(
+    (
+        "vision_tower",
+        "vision_model",
+        "vision_encoder",
+        "vision_backbone",
+        "visual",
+        "multi_modal_projector",
+        "mm_projector",
+        "embed_vision",
+        "image_newline",
+        "audio_tower",
+        "embed_audio",
+        "connector",
+    )
+)
 SHARED_LAYERS = frozenset(("albert",))
 
 
@@ -42,6 +59,7 @@ class Layout(NamedTuple):
     """main: of modules outside an encoder.  encoder: of an encoder's, None when there is none beside the main one.
 
     patch: of the convolution that cuts an image up.  frames: of a sound's first convolution.
+    beside: whether there is an encoder of pictures or sound beside the text.
     causal: of the main attention, None when not visible.  main_input: elements per sample that Hugging Face counts.
     gap: why the streams cannot be told apart; empty when they can.
     """
@@ -53,17 +71,23 @@ class Layout(NamedTuple):
     causal: bool | None = None
     main_input: int = 0
     classes: bool = False
+    beside: bool = False
     gap: str = ""
 
 
-def layout_of(config: Mapping[str, Any], class_name: str, *, known_decoder: bool) -> Layout:
-    """The streams of a model by its config and the name of its class."""
+def layout_of(
+    config: Mapping[str, Any], class_name: str, *, known_decoder: bool, entries: Iterable[Entry] = ()
+) -> Layout:
+    """The streams of a model by its config, the name of its class and cross-attention among its modules."""
     kind = str(config.get("model_type") or "")
     if kind in SHARED_LAYERS:
         return Layout(gap="layers that share their weights run more often than they are stored")
     if config.get("is_encoder_decoder"):
         return _encoder_decoder(config)
-    if any(isinstance(config.get(name), Mapping) for name in ("vision_config", "audio_config", "encoder", "decoder")):
+    nested = [name for name in ("vision_config", "audio_config", "encoder", "decoder") if name in config]
+    if nested and text_config(config) is not None and class_name.endswith(("ForConditionalGeneration", "ForCausalLM")):
+        return Layout(causal=True, beside=True)
+    if nested:
         return Layout(gap="how many positions its pictures or sounds take in a batch is not visible")
     if first_of(config, "patch_size") and first_of(config, "image_size") and kind in EXTRA_PATCHES:
         return _image(config, kind)
@@ -76,6 +100,8 @@ def layout_of(config: Mapping[str, Any], class_name: str, *, known_decoder: bool
         causal = True
     elif class_name.endswith("ForMaskedLM"):
         causal = False
+    if any(CROSS_ATTENTION.intersection(parts_of(entry)) for entry in entries):
+        return Layout(TARGET, TOKENS, causal=causal)
     return Layout(causal=causal, classes=class_name.endswith(SAMPLE_CLASSES) and kind in BIDIRECTIONAL)
 
 
@@ -106,6 +132,8 @@ def stream_of(parts: Sequence[str], role: str, layout: Layout) -> Stream:
     """The stream of a matmul by the parts of its module's name and its role."""
     if ONE_PER_SAMPLE.intersection(parts) or (layout.classes and "classifier" in parts):
         return SAMPLES
+    if layout.beside and BESIDE_THE_TEXT.intersection(parts):
+        return BESIDE
     if layout.encoder is None:
         return layout.main
     if CROSS_ATTENTION.intersection(parts):
@@ -115,6 +143,8 @@ def stream_of(parts: Sequence[str], role: str, layout: Layout) -> Stream:
 
 def conv_stream(parts: Sequence[str], layout: Layout) -> Stream | None:
     """The output positions of a convolution, or None where they are not visible."""
+    if layout.beside and BESIDE_THE_TEXT.intersection(parts):
+        return BESIDE
     if any("patch" in part for part in parts):
         return layout.patch
     if parts and parts[-1] == "conv1d":  # the causal convolution in front of a scan, one output per position

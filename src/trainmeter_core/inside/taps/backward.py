@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from .. import span_clock
 from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
 
 _SITE = site("backward")
 _NAME = "_engine_run_backward"

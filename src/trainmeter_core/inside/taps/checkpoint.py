@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from .. import span_clock
 from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Optional
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
 
 _SITE = site("checkpoint")
 
@@ -45,7 +49,7 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         start = monotonic()
-        outer: Optional[int] = None
+        outer: int | None = None
         if _SITE.on:
             with _SITE:
                 # One saver calls another; the outermost call is the checkpoint.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import model_calls
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
 
     from ...hookspecs import Undo

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
+from ...ring_format import FLAG_LOADER_SEEN
 from .. import span_clock
 from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, List, Tuple
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
 
 _SITE = site("data loader")
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Wrap `__next__` of the loader iterators that the module itself defines."""
-    wrapped: List[Tuple[type, Callable[..., Any]]] = []
+    wrapped: list[tuple[type, Callable[..., Any]]] = []
     for kind in list(vars(module).values()):
         if isinstance(kind, type) and kind.__name__.endswith("BaseDataLoaderIter") and "__next__" in vars(kind):
             wrapped.append((kind, vars(kind)["__next__"]))
@@ -35,10 +40,11 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 
 def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
     @functools.wraps(original)
-    def __next__(self: Any) -> Any:
+    def __next__(self: Any) -> Any:  # noqa: N807 - it takes that method's place
         outer = span_clock.ELSEWHERE
         if _SITE.on:
             try:
+                agent.loader_flag = FLAG_LOADER_SEEN
                 outer = agent.clock.enter(span_clock.DATA_WAIT)
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)

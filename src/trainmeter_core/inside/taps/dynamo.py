@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import List
 
     from ...hookspecs import Undo
     from ..agent import Agent
@@ -20,8 +19,8 @@ _TRACEABLE = ("model_calls.py", "optimizer.py")
 
 def install(module: ModuleType, agent: Agent) -> Undo:  # noqa: ARG001 - every tap has this signature
     """Add our files to those that `torch._dynamo.trace_rules` leaves to the interpreter."""
-    skipped = getattr(module, "FORCE_SKIP_FILES", None)
-    added = [] if skipped is None else [path for path in _our_files() if path not in skipped]
+    skipped: set[str] = getattr(module, "FORCE_SKIP_FILES", set())
+    added = [path for path in _our_files() if path not in skipped]
     for path in added:
         skipped.add(path)
 
@@ -32,7 +31,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:  # noqa: ARG001 - every t
     return undo
 
 
-def _our_files() -> List[str]:
+def _our_files() -> list[str]:
     files = []
     for package in os.listdir(_SITE_PACKAGES):
         if package.startswith("trainmeter_"):

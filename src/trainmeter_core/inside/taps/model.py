@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import gc
 import sys
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from ..batch_shape import batch_shape
 from ..guard import site
 from . import model_calls
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
     from ..batch_shape import Shape
 
 _SITE = site("model call")
@@ -52,8 +56,8 @@ class _Noted:
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
         self.autocast = _autocast_dtype(module)
-        self.pending: List[Shape] = []
-        self.batches: Dict[Shape, int] = {}
+        self.pending: list[Shape] = []
+        self.batches: dict[Shape, int] = {}
 
 
 class ModelTap:
@@ -63,10 +67,10 @@ class ModelTap:
         self.armed = False
         self.module_class = module_class
         self.agent = agent
-        self.noted: Dict[int, _Noted] = {}
+        self.noted: dict[int, _Noted] = {}
         self.calls = 0
-        self.roots: List[Any] = []
-        self.tapped: List[Tuple[type, Optional[Callable[..., Any]]]] = []
+        self.roots: list[Any] = []
+        self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
 
     def arm(self) -> None:
@@ -82,21 +86,13 @@ class ModelTap:
             self.module_class.__call__ = self.original
             self.armed = False
 
-    def note(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> None:
+    def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note an outermost call of any module."""
         try:
             if self.agent.in_graph.stepped is not None:
                 self.agent.stepped_in_graph()
                 if not self.armed:
-                    # That was the first step: this call is the first of the second one.
-                    shape = batch_shape(args, kwargs)
-                    if (
-                        shape
-                        and module.training
-                        and model_calls.grad_enabled()
-                        and any(r() is module for r in self.roots)
-                    ):
-                        self.agent.pending.append(shape)
+                    self._call_after_first_step(module, args, kwargs)
                     return
             self.calls += 1
             if self.calls > _PATIENCE:
@@ -113,6 +109,13 @@ class ModelTap:
                     noted.pending.append(shape)
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
+
+    def _call_after_first_step(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The first step ran in a graph and was met in this call, which is already one of the model's own."""
+        if module.training and model_calls.grad_enabled() and any(root() is module for root in self.roots):
+            shape = batch_shape(args, kwargs)
+            if shape is not None:
+                self.agent.pending.append(shape)
 
     def backward_ran(self) -> None:
         """Forwards that waited for this backward are micro-batches."""
@@ -160,9 +163,9 @@ class ModelTap:
             self.noted.clear()
             self._describe(whole, best.autocast)
 
-    def _most_covering(self, owned: Set[int]) -> Tuple[Optional[_Noted], int]:
+    def _most_covering(self, owned: set[int]) -> tuple[_Noted | None, int]:
         """Give the noted module with most of the optimizer's parameters, and how many it has."""
-        best: Optional[_Noted] = None
+        best: _Noted | None = None
         most = 0
         for noted in self.noted.values():
             module = noted.module()
@@ -173,7 +176,7 @@ class ModelTap:
                 best, most = noted, covered
         return best, most
 
-    def _another_is_bigger(self, owned: Set[int], covered: int) -> bool:
+    def _another_is_bigger(self, owned: set[int], covered: int) -> bool:
         """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
         for noted in self.noted.values():
             module = noted.module()
@@ -205,19 +208,22 @@ class ModelTap:
             modules.append(inner)
         ids = frozenset(id(module) for module in modules)
         self.roots = [ref(module) for module in modules]
-        for kind in {type(module) for module in modules}:
+        kinds: set[Any] = {type(module) for module in modules}
+        for kind in kinds:
             own = vars(kind).get("__call__")
             self.tapped.append((kind, own))
-            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)  # type: ignore[attr-defined]
+            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)
 
     def _describe(self, root: Any, autocast: str) -> None:
         from ..describe import describe
+        from ..gpus import fp32_may_be_tf32, gpus_of
 
         description = describe(root)
         if autocast:
             description["autocast"] = autocast
         description["device"] = _device(root)
-        self.agent.event("model", {"description": description})
+        description["tf32"] = fp32_may_be_tf32()
+        self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
         self.agent.publish().model_found(description)
 
     def undo(self) -> None:
@@ -226,12 +232,12 @@ class ModelTap:
         while self.tapped:
             kind, own = self.tapped.pop()
             if own is None:
-                del kind.__call__  # type: ignore[attr-defined]
+                del kind.__call__
             else:
-                kind.__call__ = own  # type: ignore[attr-defined]
+                kind.__call__ = own
 
 
-def _search_heap(module_class: Any, owned: Set[int]) -> Any:
+def _search_heap(module_class: Any, owned: set[int]) -> Any:
     """Find the outermost module that owns most of the optimizer's parameters, when none was seen being called.
 
     By `type(x).__mro__`, because `isinstance` would wake lazy proxies.
@@ -247,7 +253,7 @@ def _search_heap(module_class: Any, owned: Set[int]) -> Any:
     return best
 
 
-def _live_optimizers() -> List[Any]:
+def _live_optimizers() -> list[Any]:
     optimizer_class = sys.modules["torch.optim.optimizer"].Optimizer
     return [found for found in gc.get_objects() if optimizer_class in type(found).__mro__]
 

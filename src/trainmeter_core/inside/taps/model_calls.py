@@ -1,20 +1,24 @@
-"""The `__call__` functions that the model tap puts in place: the only ones of ours, with the optimizer's hooks, that
-torch.compile may trace. While it does, they are the user's call and nothing else."""
+"""What the model tap puts in place of `__call__`: while torch.compile traces it, it is the user's call and no more.
+
+With the optimizer's hooks, the only functions of ours that may become part of a graph.
+"""
 
 from __future__ import annotations
 
 import sys
 from _thread import get_ident
+from typing import TYPE_CHECKING
 
 from .. import span_clock
 from ..batch_shape import batch_shape
 from ..guard import site, unseen
 
+if TYPE_CHECKING:
+    from ..agent import Agent
+
 MYPY = False
 if MYPY:
-    from typing import Any, Callable, Optional
-
-    from ..agent import Agent
+    from typing import Any, Callable
 
 _SITE = site("model call")
 
@@ -43,10 +47,10 @@ noting: Any = None
 module_call: Any = None
 
 
-def tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent: Agent) -> Callable[..., Any]:
-    """Make the `__call__` of a root's class. Without one of its own the class goes on inheriting, whatever is patched."""
+def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent) -> Callable[..., Any]:
+    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched."""
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if compiling() or agent.in_model or id(self) not in ids:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         if _SITE.on and get_ident() == agent.clock.thread:
@@ -66,7 +70,7 @@ def tapped_call(kind: type, own: Optional[Callable[..., Any]], ids: Any, agent: 
                 _SITE.failed(error)
         agent.in_model = True
         try:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)  # type: ignore[misc]
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
@@ -84,7 +88,7 @@ def grad_enabled() -> bool:
     return _is_grad_enabled()
 
 
-_is_grad_enabled: Optional[Callable[[], bool]] = None
+_is_grad_enabled: Callable[[], bool] | None = None
 
 
 def never_compiling() -> bool:

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..guard import site
 from . import model_calls
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
     from ...hookspecs import Undo
     from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any
+
 
 _SITE = site("optimizer")
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Register the pre- and post-hook for all optimizers of `torch.optim.optimizer`."""
-
     in_graph = agent.in_graph
 
-    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def before(optimizer: Any, *_: Any) -> None:
         if not model_calls.compiling() and _SITE.on:
             try:
                 agent.optimizer_enters(optimizer)
             except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training
                 _SITE.failed(error)
 
-    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+    def after(optimizer: Any, *_: Any) -> None:
         if model_calls.compiling():
             # Becomes part of the graph and happens whenever that runs, without a break in it.
             in_graph.stepped = optimizer

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from ..guard import site, unseen
 
-MYPY = False
-if MYPY:
+if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Optional
 
     from ...hookspecs import Undo
     from ..agent import Agent
 
+MYPY = False
+if MYPY:
+    from typing import Any
+
+
 _SITE = site("gradient scaler")
 
 
-def _events(agent: Agent) -> Optional[int]:
+def _events(agent: Agent) -> int | None:
     try:
         return agent.optimizer_events
     except Exception as error:  # noqa: BLE001 - anything of ours

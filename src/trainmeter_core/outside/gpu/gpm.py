@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.outside.gpu.nvml import NOT_SUPPORTED, Backoff, Nvml, Refused, is_lost
+from trainmeter_core.outside.gpu.nvml import NOT_SUPPORTED, Backoff, Nvml, Refused, wants_other_call
 from trainmeter_core.readings import Absent, Reading
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Gpm:
         """One sample into `buffer`; of a slice by its own handle or, with older drivers, by parent and instance."""
         if not self._through_parent:
             taken = self._nvml.ask("nvmlGpmSampleGet", self._handle, buffer)
-            if self._mig is None or not isinstance(taken, Refused) or is_lost(taken):
+            if self._mig is None or not wants_other_call(taken):
                 return taken
         parent, instance = self._mig or (None, 0)
         taken = self._nvml.ask("nvmlGpmMigSampleGet", parent, instance, buffer)

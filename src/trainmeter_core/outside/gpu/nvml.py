@@ -44,6 +44,8 @@ _MEANING = {
 }
 # What will not change while this driver runs; asked again seldom, since permissions and MIG modes do change.
 _SETTLED = frozenset({NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, LIBRARY_NOT_FOUND, 25, 26, OUR_SIDE})
+# The call itself is what the driver does not have or take, so another one may do.
+_OTHER_CALL = frozenset({2, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26, OUR_SIDE})
 # After these the handle or the whole library is of no use any more.
 LOST = frozenset({UNINITIALIZED, 9, GPU_IS_LOST, 16, 18, 28, 999})
 _SETTLED_RETRY_S, _LONGEST_SETTLED_S, _LONGEST_RETRY_S = 60.0, 600.0, 60.0
@@ -138,6 +140,11 @@ class Probe(Generic[T]):
         elif not isinstance(value, Absent):
             self._backoff.worked()
         return value
+
+
+def wants_other_call(value: object) -> bool:
+    """True for a refusal of this call as such, not of this moment: only then is a fallback worth asking."""
+    return isinstance(value, Refused) and value.code in _OTHER_CALL
 
 
 def is_lost(value: object) -> TypeGuard[Refused]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainmeter_core.outside.gpu.nvml import NOT_SUPPORTED, Refused, is_lost
+from trainmeter_core.outside.gpu.nvml import NOT_SUPPORTED, Refused, wants_other_call
 from trainmeter_core.readings import Absent, Reading
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def energy_mj(nvml: Nvml, handle: Any) -> Reading:
 def temperature(nvml: Nvml, handle: Any) -> Reading:
     """Degrees Celsius; the newer call where the driver no longer has the old one."""
     value = nvml.ask("nvmlDeviceGetTemperature", handle, _GPU_TEMPERATURE)
-    if isinstance(value, Absent) and not is_lost(value):
+    if wants_other_call(value):
         value = nvml.ask("nvmlDeviceGetTemperatureV", handle, _GPU_TEMPERATURE)
     return value if isinstance(value, Absent) else int(value)
 
@@ -65,7 +65,7 @@ def memory(nvml: Nvml, handle: Any) -> Memory | Absent:
     info: Any = Refused("this nvidia-ml-py has no memory info 2", NOT_SUPPORTED)
     if version is not None:
         info = nvml.ask("nvmlDeviceGetMemoryInfo", handle, version=version)
-    if isinstance(info, Absent) and not is_lost(info):
+    if wants_other_call(info):
         info = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
     if isinstance(info, Refused) and info.code == NOT_SUPPORTED:
         return Refused(
@@ -81,7 +81,7 @@ def memory(nvml: Nvml, handle: Any) -> Memory | Absent:
 def event_bits(nvml: Nvml, handle: Any) -> int | Absent:
     """The clocks' event reasons, under the new name or the one that drivers before 535 have."""
     bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-    if isinstance(bits, Absent) and not is_lost(bits):
+    if wants_other_call(bits):
         bits = nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return bits if isinstance(bits, Absent) else int(bits)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from trainmeter_core.flops import flops_per_token, training_flops
-from trainmeter_core.model_shape import Batch
+from trainmeter_core.flops.executed import executed_flops
+from trainmeter_core.model_shape import AttentionCore, Batch, Matmul
 from trainmeter_core.shape_from import dense_decoder
 
 T = 1024
@@ -72,6 +75,33 @@ def test_every_count_of_the_same_model_is_an_exact_integer_of_the_whole_batch():
     assert flops_per_token("megatron_full", shape, BATCH) == 6_282_018_816
     assert flops_per_token("exact", shape, BATCH) == 6_055_526_400 + 6 * 18 * 2048  # the diagonal: (T + 1) / 2
     assert flops_per_token("kaplan", shape, BATCH) == 6 * 12 * 18 * 2048 * 2048
+
+
+def without_mask(shape):
+    """Attention over all of T, as the other tools and the published recomputation factors have it."""
+    parts = (replace(c, causal=False) if isinstance(c, AttentionCore) else c for c in shape.components)
+    return replace(shape, components=tuple(parts))
+
+
+def test_the_same_model_by_what_other_tools_add():
+    """verl 6.4487, litgpt 6.9927; recomputing all 8.3760, attention alone 6.4330 GFLOPs per token."""
+    shape = dense_decoder(**GPT, **VARIANTS["LayerNorm and linear biases"][0])
+    table, core = 6 * 32000 * 2048, 12 * 18 * 2048 * T
+    assert round((flops_per_token("megatron", shape, BATCH) + table) / 1e9, 4) == 6.4487
+    assert round((flops_per_token("all_params", shape, BATCH) + core * 2 / 3) / 1e9, 4) == 6.9927
+    full = without_mask(shape)
+    assert flops_per_token("exact", full, BATCH) == 6_282_018_816
+    assert round(executed_flops(full, BATCH, "full") / BATCH.tokens / 1e9, 4) == 8.3760
+    assert round(executed_flops(full, BATCH, "attention") / BATCH.tokens / 1e9, 4) == 6.4330
+
+
+def test_the_same_model_frozen_below_adapters_of_rank_16_on_q_and_v():
+    """4.3532 GFLOPs per token: 4 per frozen weight, 6 per adapter weight, all of the attention."""
+    full = without_mask(dense_decoder(**GPT))
+    frozen = (replace(c, trainable=False) if isinstance(c, Matmul) else c for c in full.components)
+    adapters = (Matmul("adapter.A", 2048, 16, count=36), Matmul("adapter.B", 16, 2048, count=36))
+    shape = replace(full, components=(*frozen, *adapters))
+    assert round(flops_per_token("exact", shape, BATCH) / 1e9, 4) == 4.3532
 
 
 def test_a_rotary_swiglu_model_of_the_same_size():

@@ -1,0 +1,92 @@
+"""The newest reading of everything, and the three places it goes: the board, /metrics, and rows for files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainmeter_core.series import GPU_FAMILIES, PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .drain import RingReader
+    from .gpu_watch import GpuWatch
+    from .metrics import MetricsServer
+    from .spool import Spool
+
+# What of the node goes to the tracker; all of it is in the run log and on /metrics.
+PUBLISHED = (
+    "node/cpu_pct",
+    "node/cpu_iowait_pct",
+    "node/load_1",
+    "node/mem_used_pct",
+    "node/cgroup_cpu_pct",
+    "node/cgroup_mem_pct",
+    "node/shm_used_pct",
+    "node/fs_used_pct",
+    "node/disk_read_bytes_per_s",
+    "node/disk_write_bytes_per_s",
+    "node/disk_busy_pct",
+    "node/net_recv_bytes_per_s",
+    "node/net_sent_bytes_per_s",
+    "node/ib_recv_bytes_per_s",
+    "node/ib_sent_bytes_per_s",
+)
+
+DEVICES = "devices"
+PEAK = "peak_tflops"
+"""Served beside the series, so that runs of a fleet can be weighed: devices of this node, and the peak of one."""
+
+
+class Newest:
+    """Readings by series name without prefix. `spool` and `metrics` are None where they could not be had."""
+
+    def __init__(self, spool: Spool | None, metrics: MetricsServer | None) -> None:
+        self._spool = spool
+        self._metrics = metrics
+        self._node: dict[str, float] = {}
+        self._gpus: dict[str, float] = {}
+        self._row: dict[str, float] = {}
+        self._by_gpu: dict[str, dict[str, float]] = {}
+        self._by_rank: dict[int, dict[str, float]] = {}
+        self._fleet: dict[str, float] = {}
+        self._for_agents: dict[str, Any] = {}
+
+    def node(self, readings: Mapping[str, float]) -> None:
+        """Take the node's readings."""
+        self._node = dict(readings)
+        self._lay_out()
+
+    def gpus(self, watch: GpuWatch) -> None:
+        """Take the GPUs' series; one that is not known any more is gone everywhere."""
+        self._gpus = dict(watch.series)
+        self._by_gpu = {
+            uuid: {name: value for name, value in series.items() if name.startswith(GPU_FAMILIES)}
+            for uuid, series in watch.by_gpu.items()
+        }
+        self._for_agents = watch.for_board()
+        self._lay_out()
+
+    def ranks(self, rings: Iterable[RingReader]) -> None:
+        """Take what each rank of this node counts."""
+        for ring in rings:
+            totals = ring.totals()
+            self._by_rank[ring.identity.rank] = {"rank/step": totals.steps, "rank/tokens": totals.tokens}
+
+    def row(self, row: Mapping[str, float], *, devices: int, peak_tflops: float | None) -> dict[str, float]:
+        """Take a row of the run; the same row with what the node and the GPUs read at that time."""
+        self._row.update({name.removeprefix(PREFIX): value for name, value in row.items()})
+        self._fleet = {DEVICES: devices, **({PEAK: peak_tflops} if peak_tflops else {})}
+        published = {name: self._node[name] for name in PUBLISHED if name in self._node}
+        return {**{PREFIX + name: value for name, value in (published | self._gpus).items()}, **row}
+
+    def serve(self) -> None:
+        """Bring /metrics up to date."""
+        if self._metrics is not None:
+            told = self._node | self._gpus | self._row | self._fleet
+            self._metrics.update(told, ranks=self._by_rank, gpus=self._by_gpu)
+
+    def _lay_out(self) -> None:
+        if self._spool is not None:
+            published = {name: self._node[name] for name in PUBLISHED if name in self._node}
+            self._spool.lay_out({"series": published | self._gpus, **self._for_agents})

@@ -1,0 +1,25 @@
+"""What tm says to the person at the terminal: single lines on stderr, and nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+
+
+class Voice:
+    """`say` is for what must be said; `tell` keeps quiet under --quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    def tell(self, line: str) -> None:
+        """Say a line, unless the user asked for none."""
+        if not self._quiet:
+            self.say(line)
+
+    def say(self, line: str) -> None:
+        """Say a line."""
+        try:
+            print(f"tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
+        except (OSError, ValueError):
+            # Nobody reads stderr any more.
+            return

@@ -1,0 +1,42 @@
+"""The numbers among what a user logs, read without waiting for a device."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+_DEEPEST = 4
+
+
+def scalars(data: Mapping[str, Any]) -> dict[str, float]:
+    """Give the scalars by name, nested ones joined by a dot, as the client names them.
+
+    A tensor on a device is left out: reading it would wait for the device.
+    """
+    told: dict[str, float] = {}
+    _collect(data, "", told, 0)
+    return told
+
+
+def _collect(data: Mapping[str, Any], prefix: str, told: dict[str, float], depth: int) -> None:
+    for name, value in data.items():
+        kind = type(value)
+        if kind is float or kind is int:
+            told[prefix + str(name)] = value
+        elif kind is dict:
+            if depth < _DEEPEST:
+                _collect(value, prefix + str(name) + ".", told, depth + 1)
+        elif kind is not str and kind is not bool:
+            number = _number(value)
+            if number is not None:
+                told[prefix + str(name)] = number
+
+
+def _number(value: Any) -> float | None:
+    """Read a zero-dimensional array of the host's memory."""
+    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
+        return None
+    device = getattr(value, "device", None)
+    if device is not None and getattr(device, "type", str(device)) != "cpu":
+        return None
+    number = value.item()
+    return float(number) if isinstance(number, (int, float)) else None

@@ -1,0 +1,148 @@
+"""What goes into the user's own run beside their data, and when: merged series, and one closing row with the panels."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Mapping
+from weakref import WeakKeyDictionary
+
+from trainmeter_core.resumption import continued
+
+from . import closing
+from .numbers import scalars
+from .place import TRACKER, place_of
+from .rows import Rows
+from .summary import sums_in
+
+if TYPE_CHECKING:
+    from trainmeter_core.hookspecs import AgentFace
+
+_GLOB = "trainmeter/*"
+_AXIS = "trainmeter/step"
+
+
+class _Live:
+    """What is known of one live run."""
+
+    __slots__ = ("announced", "before", "closed", "key", "last", "rows", "since", "whole_process")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.rows = Rows()
+        self.announced = False
+        self.closed = False
+        self.last: dict[str, float] = {}
+        self.before: Mapping[str, float] = {}
+        """Sums that the run had when it was resumed."""
+        self.since: Mapping[str, float] = {}
+        """Sums that this process had when the run began, where an earlier run had it before."""
+        self.whole_process = True
+
+
+class Publisher:
+    """Follows the program's runs, each by its object, and puts our series into their rows; one per agent."""
+
+    def __init__(self, agent: AgentFace) -> None:
+        self.agent = agent
+        self.log_untapped: Callable[..., Any] = lambda *_args, **_kwargs: None
+        self._runs: WeakKeyDictionary[Any, _Live] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._number = 0
+        self._ended = 0
+        self._finished = False
+
+    @property
+    def silent(self) -> bool:
+        """True in a forked child, whose runs are its parent's, and after the end of the process."""
+        return self._finished or os.getpid() != self._owner
+
+    # --- what the tap tells -------------------------------------------------------------------------------------
+
+    def started(self, run: Any) -> None:
+        """A run is live: choose the axis of our charts, go on from what it holds, and be there when it ends."""
+        with self._lock:
+            if run in self._runs:
+                return
+            self._number += 1
+            state = self._runs[run] = _Live(TRACKER + ":" + str(self._number))
+        # Registered after the client's own, and so run before it, each time a run starts.
+        atexit.unregister(self.finish)
+        atexit.register(self.finish)
+        run.define_metric(_GLOB, step_metric=_AXIS)
+        if self._ended:
+            state.since = self.agent.counts()
+            state.whole_process = not state.since.get(_AXIS)
+        if getattr(run, "resumed", False):
+            state.before = sums_in(run.summary)
+
+    def merged(self, run: Any, data: Any, step: Any, commit: Any) -> Any:
+        """Give what to log: the user's data, with our row in it when one is due and this row has none yet."""
+        state = self._runs.get(run)
+        if state is None:
+            # Attached in a process that did not start it, or a client without the method that we tap for the start.
+            self.started(run)
+            state = self._runs[run]
+        if state.closed or not self._lock.acquire(blocking=False):
+            return data
+        try:
+            row = None
+            if isinstance(data, Mapping) and data and state.rows.takes(step):
+                row = self.agent.row(reader=state.key)
+            state.rows.logged(step, commit, bool(row))
+        finally:
+            self._lock.release()
+        if not row:
+            return data
+        if not state.announced:
+            self._announce(run, state)
+        ours = self._remember(state, row)
+        return {**ours, **data}
+
+    def logged(self, data: Any) -> None:
+        """The user's call is over: look at their numbers, which the client has read by now."""
+        if isinstance(data, Mapping):
+            numbers = scalars(data)
+            if numbers:
+                self.agent.observe(numbers, None)
+
+    def closes(self, run: Any) -> None:
+        """The run ends: add the closing row, the summary and the passport. Once per run."""
+        state = self._runs.get(run)
+        if state is None or state.closed:
+            return
+        state.closed = True
+        self._ended += 1
+        row = self.agent.row(final=True, reader=state.key)
+        if row:
+            self._remember(state, row)
+        passport = self.agent.passport() if state.whole_process else None
+        if not state.last and passport is None:
+            return
+        if not state.announced:
+            self._announce(run, state)
+        closing.close(run, self.log_untapped, state.last, passport)
+
+    def finish(self) -> None:
+        """Close every run that its program left open; silent from then on."""
+        if self.silent:
+            return
+        for run in list(self._runs):
+            with self.agent.guard("wandb.finish"):
+                self.closes(run)
+        self._finished = True
+
+    # --- parts --------------------------------------------------------------------------------------------------
+
+    def _announce(self, run: Any, state: _Live) -> None:
+        """The first row of a run: say where it is."""
+        state.announced = True
+        self.agent.publishes_to(TRACKER, **place_of(run))
+
+    @staticmethod
+    def _remember(state: _Live, row: dict[str, float]) -> dict[str, float]:
+        ours = continued(row, before=state.before, since=state.since)
+        state.last.update(ours)
+        return ours

@@ -1,0 +1,39 @@
+"""Where one run's history rows begin and end, as the client decides it, so that a row is merged into at most once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Rows:
+    """Follows the user's log calls of one run.
+
+    A call without step closes the row unless commit is False; a call with a step leaves it open for the next call with
+    the same step, unless commit is True. The client drops data for a step that lies behind.
+    """
+
+    __slots__ = ("_highest", "_merged", "_step")
+
+    def __init__(self) -> None:
+        self._step: Any = None
+        self._highest: Any = None
+        self._merged = False
+
+    def takes(self, step: Any) -> bool:
+        """Say whether ours may go along with a call at this step."""
+        if step is None:
+            return not self._merged
+        if self._highest is not None and step < self._highest:
+            return False
+        return step != self._step or not self._merged
+
+    def logged(self, step: Any, commit: Any, merged: bool) -> None:
+        """Follow a call, into which ours was merged or not."""
+        if step is not None and (self._highest is None or step >= self._highest):
+            if step != self._step:
+                self._merged = False
+            self._step = self._highest = step
+        self._merged = self._merged or merged
+        closes = commit if commit is not None else step is None
+        if closes:
+            self._merged = False

@@ -1,0 +1,147 @@
+"""The tap: methods of wandb's Run class, which every way of logging passes through.
+
+`wandb.log` and `run.log` were bound long before; both end in `Run._log`. What the user calls runs as it was, outside
+our guard, with its own step and commit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from trainmeter_core.hookspecs import AgentFace, Undo
+
+    from .publish import Publisher
+
+MODULE = "wandb.sdk.wandb_run"
+
+
+class Point(NamedTuple):
+    """A method of Run to tap: its names by preference, the private one first, and the parameters it must begin with."""
+
+    names: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+LOG = Point(("_log", "log"), ("self", "data", "step", "commit"))
+START = Point(("_on_start",), ("self",))
+FINISH = Point(("_finish", "finish"), ("self",))
+
+
+def found(cls: type, point: Point) -> str | None:
+    """Give the name under which this class has the method as we know it; None when it has not."""
+    for name in point.names:
+        method = cls.__dict__.get(name)
+        if not callable(method):
+            continue
+        try:
+            parameters = tuple(inspect.signature(method).parameters)
+        except (TypeError, ValueError):  # not a Python function
+            continue
+        if parameters[: len(point.parameters)] == point.parameters:
+            return name
+    return None
+
+
+def install(module: ModuleType, agent: AgentFace, publisher: Publisher) -> Undo:
+    """Tap the module's Run; the undo puts back what was there, by identity.
+
+    Raises RuntimeError when Run has no log method of the form that we know: this client is then left alone.
+    """
+    cls: type = module.Run
+    log_name, start_name, finish_name = (found(cls, point) for point in (LOG, START, FINISH))
+    if log_name is None:
+        raise RuntimeError("this wandb has another Run.log than trainmeter knows; nothing is published there")
+    active: list[bool] = [True]
+    taps: dict[str, Callable[..., Any]] = {log_name: _log(cls.__dict__[log_name], agent, publisher, active)}
+    if start_name is not None:
+        taps[start_name] = _start(cls.__dict__[start_name], agent, publisher, active)
+    if finish_name is not None:
+        taps[finish_name] = _finish(cls.__dict__[finish_name], agent, publisher, active)
+    originals = {name: cls.__dict__[name] for name in taps}
+    for name, tap in taps.items():
+        setattr(cls, name, tap)
+    publisher.log_untapped = originals[log_name]
+
+    def undo() -> None:
+        active.clear()
+        for name, tap in taps.items():
+            # Another tool may have wrapped ours since; then ours stays in its chain and only passes on.
+            if cls.__dict__.get(name) is tap:
+                setattr(cls, name, originals[name])
+
+    return undo
+
+
+def _log(
+    original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def log(self: Any, data: Any = _NOTHING, *args: Any, **kwargs: Any) -> Any:
+        if data is _NOTHING:
+            data = kwargs.pop("data", _NOTHING)
+        if data is _NOTHING:
+            return original(self, *args, **kwargs)  # raises as the user's own call would
+        if not active or publisher.silent:
+            return original(self, data, *args, **kwargs)
+        published = data
+        before = agent.guard("wandb.merge")
+        if _on(before):
+            with before:
+                published = publisher.merged(self, data, *_row_of(args, kwargs))
+        with agent.logging():
+            result = original(self, published, *args, **kwargs)
+        after = agent.guard("wandb.observe")
+        if _on(after):
+            with after:
+                publisher.logged(data)
+        return result
+
+    return log
+
+
+def _start(
+    original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        if active and not publisher.silent:
+            with agent.guard("wandb.start"):
+                publisher.started(self)
+        return result
+
+    return start
+
+
+def _finish(
+    original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def finish(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not active or publisher.silent:
+            return original(self, *args, **kwargs)
+        with agent.guard("wandb.finish"):
+            publisher.closes(self)
+        with agent.logging():
+            return original(self, *args, **kwargs)
+
+    return finish
+
+
+_NOTHING: Any = object()
+
+
+def _row_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The step and commit that the user gave, positionally or by name."""
+    step = args[0] if args else kwargs.get("step")
+    commit = args[1] if len(args) > 1 else kwargs.get("commit")
+    return step, commit
+
+
+def _on(place: Any) -> bool:
+    return bool(getattr(place, "on", True))

@@ -1,0 +1,1 @@
+"""Puts this directory on the import path, for `published` in the differential tests too."""

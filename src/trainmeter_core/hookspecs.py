@@ -7,7 +7,7 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
 
@@ -116,6 +116,29 @@ class Hooks:
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.
+        """
+
+    @hookspec(firstresult=True)
+    def export(
+        self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]
+    ) -> str | None:
+        """Write a finished run that another tracker, or none, has seen into this tracker, or what is missing of it.
+
+        `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
+        ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
+        Repeated, it must not write a row twice.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
+        """
+
+    @hookspec(firstresult=True)
+    def commands(self) -> Mapping[str, tuple[str, str]] | None:
+        """Commands of the adapter's own, called as ``tm <adapter> <name>``.
+
+        Other words after the adapter's name stay the user's program of that name.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: name to ("module:click command", one line of help).
         """
 
     @hookspec(firstresult=True)

@@ -297,13 +297,14 @@ class Session:
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 
     def _write_passport(self) -> None:
+        from trainmeter_core.passport import card
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
 
         self.passport = build(self._log_reader().finish())
-        text = render(self.passport)
-        self.writer.write_passport(self.passport, text)
-        self.local.close(text, self.passport)
+        tags, pictures = card.picture_tags(self.passport, "passport"), card.pictures_of(self.passport, "passport")
+        self.writer.write_passport(self.passport, render(self.passport, tags), pictures)
+        self.local.close(render(self.passport), self.passport)
 
     def _report(self, end: Exit) -> None:
         if end.problem:

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.redact import redact_command, redact_text
@@ -103,9 +104,13 @@ class RunWriter:
         except OSError as error:  # ENOSPC, EDQUOT, EIO, a vanished network file system
             self._stop(error)
 
-    def write_passport(self, passport: Mapping[str, Any], markdown: str) -> None:
-        """Write passport.json and passport.md, each atomically; also tried after the log has stopped."""
+    def write_passport(
+        self, passport: Mapping[str, Any], markdown: str, pictures: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Write passport.json, passport.md and its pictures, each atomically; also tried after the log has stopped."""
         try:
+            for name, picture in pictures.items():
+                _write_atomically(self.directory / name, picture.encode())
             _write_atomically(self.directory / PASSPORT_FILE, json.dumps(passport, indent=1).encode() + b"\n")
             _write_atomically(self.directory / PASSPORT_MARKDOWN_FILE, markdown.encode(errors="backslashreplace"))
         except OSError as error:  # as in append

@@ -8,4 +8,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("trainmeter_core.cli.export:command", "a finished run's series as a file, or into a tracker"),
     "recover": ("trainmeter_core.cli.recover:command", "passports for runs whose tm was killed"),
     "runs": ("trainmeter_core.cli.runs:command", "the runs on this machine: list, rm, prune"),
+    "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
+    "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }

@@ -135,7 +135,7 @@ def recover_in_background() -> None:
         runs = [run for run in unfinished() if time.time() - (run / LOG_FILE).stat().st_mtime > _REST_S]
         if not runs:
             return
-        subprocess.Popen(
+        subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "trainmeter_core", "recover", "--quiet", *map(str, runs)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

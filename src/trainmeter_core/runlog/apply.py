@@ -242,6 +242,8 @@ class Application:
         seconds = _seconds(fields["seconds"])
         end = self.record.end
         end.code = Absent("ended by a signal") if code is None else code
+        if code is None and signal is None:
+            end.code = Absent("watched from outside, where an exit code is not to be seen")
         end.signal = Absent("ended by itself") if signal is None else signal
         end.seconds = seconds
 

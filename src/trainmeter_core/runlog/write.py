@@ -81,7 +81,7 @@ class RunWriter:
         writer._log = os.open(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if not lock(writer._log):
-                raise BlockingIOError(f"{directory} is being written")  # noqa: TRY301 - closes below
+                raise BlockingIOError(f"{directory} is being written")
             _end_torn_line(writer._log)
         except OSError:
             os.close(writer._log)

@@ -119,6 +119,29 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
+    def export(
+        self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]
+    ) -> str | None:
+        """Write a finished run that another tracker, or none, has seen into this tracker, or what is missing of it.
+
+        `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
+        ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
+        Repeated, it must not write a row twice.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
+        """
+
+    @hookspec(firstresult=True)
+    def commands(self) -> Mapping[str, tuple[str, str]] | None:
+        """Commands of the adapter's own, called as ``tm <adapter> <name>``.
+
+        Other words after the adapter's name stay the user's program of that name.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: name to ("module:click command", one line of help).
+        """
+
+    @hookspec(firstresult=True)
     def open_local(self, directory: str) -> LocalWriter | None:
         """Open files in the given directory for a run that has no tracker of its own.
 
@@ -137,18 +160,4 @@ class Hooks:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
-        """
-
-    @hookspec(firstresult=True)
-    def export(
-        self, tracker: str, passport: Mapping[str, Any], rows: Iterable[tuple[int, float, dict[str, float]]],
-        target: Mapping[str, str],
-    ) -> str | None:  # fmt: skip
-        """Write a finished run that another tracker, or none, has seen into this tracker.
-
-        `rows` gives (optimizer step, seconds since the epoch, series) once, in order. `target` holds what the user
-        said of the place (``out``, ``server``, ``project``, ``run``). Repeated, it must not write a row twice.
-
-        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
-        Raises `ValueError` with one clear line when it cannot be written.
         """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def export(passport: Mapping[str, Any], rows: Iterable[Any], target: Mapping[str, str]) -> str:
     """Write rows of (step, time, series) and the passport to a log directory; give the command that opens it.
 
-    `target` may name the directory as ``out``. Raises ValueError without tensorboard.
+    `target` may name the directory as ``directory``. Raises ValueError without tensorboard.
     """
     from .local import open_command
 
@@ -40,7 +40,7 @@ def export(passport: Mapping[str, Any], rows: Iterable[Any], target: Mapping[str
         raise ValueError("tensorboard is not installed: pip install 'trainmeter[tensorboard]'") from None
     identity = passport["identity"]
     run_id = str(identity["run_id"] or "run")
-    directory = os.path.join(target.get("out") or "tb-" + run_id, target.get("run", ""))
+    directory = os.path.join(target.get("directory") or "tb-" + run_id, target.get("run", ""))
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, "events.out.tfevents.0000000000." + run_id + ".trainmeter")
     temporary = os.path.join(directory, "." + run_id + ".partial")

@@ -130,7 +130,7 @@ def test_an_event_file_is_read_back_as_the_run(run, place):
     from trainmeter_tb.read import open_run
 
     for _ in range(2):
-        assert export("tensorboard", "--out", "logs").exit_code == 0
+        assert export("tensorboard", "--directory", "logs").exit_code == 0
     assert len(list((place / "logs").iterdir())) == 1
     assert build(open_run(str(place / "logs"))) == json.loads((run / "passport.json").read_text())
 

@@ -68,13 +68,15 @@ def _to_file(name: str) -> click.Command:
 
 def _into_tracker(name: str) -> click.Command:
     @_run_argument
-    @click.option("--out", help="the folder or log directory, for a tracker of files")
-    @click.option("--server", help="the tracker's address, where its own settings do not say")
-    @click.option("--project", help="project, experiment or workspace")
-    @click.option("--name", "run", help="name of the run there")
-    def export(ref: str | None, every: float, **place: str | None) -> None:
+    @click.option("--directory", metavar="DIR", help="folder or log directory, for a tracker of files")
+    @click.option("--server", metavar="URL", help="the tracker's address, where its own settings do not say")
+    @click.option("--project", metavar="NAME", help="project or experiment that takes the run")
+    @click.option("--entity", metavar="NAME", help="user or team that owns the project")
+    @click.option("--name", "run", metavar="NAME", help="name of the run there")
+    @click.option("--offline", is_flag=True, help="write local files only, for a later upload")
+    def export(ref: str | None, every: float, **place: str | bool | None) -> None:
         directory = _directory(ref)
-        target = {key: value for key, value in place.items() if value is not None}
+        target = {key: str(value) for key, value in place.items() if value}
         with _progress(directory, every) as found:
             where = _guarded(lambda: _ask(name, directory, found, target))
         if where is None:

@@ -14,7 +14,7 @@ from .git_state import git_state
 from .gpu_watch import GpuWatch
 from .node import NodeSampler
 from .program import program_of
-from .session import hardware_fields
+from .surroundings import hardware_fields
 
 if TYPE_CHECKING:
     import threading

@@ -1,4 +1,4 @@
-"""Writes a finished run as one event file, whole or not at all; repeated, it replaces the file with the same content."""
+"""Writes a finished run as one event file, whole or not at all; repeated, it replaces the file with an equal one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping
 from trainmeter_core.version import __version__
 
 from . import panels
-from .events import LAYOUT_PLUGIN, LAYOUT_TAG, OWN_PLUGIN, PASSPORT_JSON_TAG, PASSPORT_TAG, TEXT_PLUGIN
-from .events import VERSION_TAG, add_row, add_string
+from .events import (
+    LAYOUT_PLUGIN,
+    LAYOUT_TAG,
+    OWN_PLUGIN,
+    PASSPORT_JSON_TAG,
+    PASSPORT_TAG,
+    TEXT_PLUGIN,
+    VERSION_TAG,
+    add_row,
+    add_string,
+)
 from .records import framed
 
 if TYPE_CHECKING:
@@ -49,7 +58,7 @@ def _write(file: BinaryIO, event_type: Any, layout_type: Any, passport: Mapping[
     from trainmeter_core.passport.markdown import render
 
     step, at = 0, 0.0
-    for step, at, series in rows:  # noqa: B007 - the last ones are needed below
+    for step, at, series in rows:
         if not file.tell():
             file.write(framed(event_type(wall_time=at, file_version="brain.Event:2").SerializeToString()))
             layout = event_type(wall_time=at)

@@ -50,8 +50,7 @@ def run():
 
 
 def export(*words):
-    done = CliRunner().invoke(command, list(words), catch_exceptions=False)
-    return done
+    return CliRunner().invoke(command, list(words), catch_exceptions=False)
 
 
 def table(path):

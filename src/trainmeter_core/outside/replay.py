@@ -11,8 +11,8 @@ from trainmeter_core.runlog.format import LOG_FILE, RUN_FILE
 from trainmeter_core.runlog.read import lines
 from trainmeter_core.series import PREFIX
 
-from .live import LiveRun
 from .gpu_series import PLAIN, SUMMED
+from .live import LiveRun
 from .newest import PUBLISHED
 
 if TYPE_CHECKING:

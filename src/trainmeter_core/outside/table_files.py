@@ -66,7 +66,7 @@ def write_parquet(rows: Iterable[Row], out: Path, labels: dict[str, str]) -> int
         raise ValueError(_NO_PARQUET) from None
     names = columns()
     fields = [("step", pa.int64()), ("time", pa.float64()), *((name, pa.float64()) for name in names)]
-    schema = pa.schema(fields, metadata={name: value for name, value in labels.items()})
+    schema = pa.schema(fields, metadata=dict(labels))
     count = 0
     with _whole(out) as path, parquet.ParquetWriter(path, schema) as writer:
         for batch in _batches(rows):

@@ -1,4 +1,4 @@
-"""The passport for a Hugging Face model card: YAML metadata where the card standard has fields, and the two pictures."""
+"""The passport for a Hugging Face model card: YAML metadata where the standard has fields, and two pictures."""
 
 from __future__ import annotations
 

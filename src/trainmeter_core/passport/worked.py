@@ -1,4 +1,4 @@
-"""A passport's derived numbers worked out in the open: formula, the numbers put in, and the result, for a calculator."""
+"""Derived numbers of a passport worked out in the open: formula, the numbers put in, and the result."""
 
 from __future__ import annotations
 

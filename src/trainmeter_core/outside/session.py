@@ -121,11 +121,16 @@ class Session:
             return None
 
     def _metrics_server(self) -> MetricsServer | None:
-        try:
-            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
-        except OSError as error:
-            self.failures.append(("metrics", 1, str(error)))
-            return None
+        labels = {"run": self.writer.run_id, "node": platform.node()}
+        for port in dict.fromkeys((self.options.metrics_port, 0)):
+            try:
+                return MetricsServer(port, labels)
+            except OSError as error:
+                if port:  # another run's, most likely: this one is then served elsewhere
+                    self._tell(f"port {port} cannot be had for /metrics: {error.strerror or error}")
+                else:
+                    self.failures.append(("metrics", 1, str(error)))
+        return None
 
     # --- while the command runs ---------------------------------------------------------------------------------
 

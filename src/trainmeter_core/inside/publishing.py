@@ -165,6 +165,10 @@ class Publishing:
             self._published[tracker] = dict(where)
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
+    def blocked(self, call: str, seconds: float, advice: str) -> None:
+        """Leave word for `tm`, which knows how long the run was."""
+        self._agent.event("blocked", {"call": call, "seconds": seconds, "advice": advice})
+
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 

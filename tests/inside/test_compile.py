@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from conftest import TAPS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "programs"))

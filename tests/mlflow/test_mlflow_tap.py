@@ -7,12 +7,12 @@ import math
 import os
 import threading
 
-import mlflow
 import pytest
 from mlflow.entities import Metric, Param, RunTag
 from mlflow_agent import Agent
 from mlflow_reading import fresh_run, history, of_user, points
 
+import mlflow
 from trainmeter_mlflow import plugin, publish
 from trainmeter_mlflow.tap import MODULES, tapped_of
 
@@ -237,9 +237,7 @@ def test_nothing_is_sent_from_the_users_thread(agent, database, tapped, monkeypa
 
     threads = set()
     send = StoreDoor.send
-    monkeypatch.setattr(
-        StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1]
-    )
+    monkeypatch.setattr(StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1])
     client_program(database, agent)
     tapped.finish()
     assert threads == {"trainmeter-mlflow"}

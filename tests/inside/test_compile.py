@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-<<<<<<< HEAD
-
-from conftest import TAPS
-=======
 from tests.inside.conftest import TAPS
->>>>>>> e2e
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "programs"))
 

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from .run_tables import Statistics
 
 
+@dataclass
 class SteadyGpus:
-    """Statistics by UUID and name. Readings count once a later step shows that training went on after them."""
+    """Statistics by UUID and name. Readings count once a later step shows that training went on after them.
 
-    def __init__(self) -> None:
-        self.table: dict[str, dict[str, Statistics]] = {}
-        self._waiting: dict[str, dict[str, Statistics]] = {}
-        self._since: float | None = None
+    `waiting` holds those since the last step, `since` is the end of the first step (Unix time).
+    """
+
+    table: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    waiting: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    since: float | None = None
 
     def started(self, t: float) -> None:
         """A process ended its first step at `t` (Unix time): what came since the last step was not training."""
-        self._waiting = {}
-        self._since = t if self._since is None else max(self._since, t)
+        self.waiting = {}
+        self.since = t if self.since is None else max(self.since, t)
 
     def stepped(self) -> None:
         """Later steps were seen: what waited for them lies in the steady part."""
-        if self._since is None:
+        if self.since is None:
             return
-        for uuid, readings in self._waiting.items():
+        for uuid, readings in self.waiting.items():
             known = self.table.setdefault(uuid, {})
             for name, waiting in readings.items():
                 known.setdefault(name, Statistics()).include(waiting)
-        self._waiting = {}
+        self.waiting = {}
 
     def add(self, uuid: str, readings: Iterable[tuple[str, float]], begin: float) -> None:
         """Add one GPU's readings over an interval that began at `begin`; one with start-up in it is left out."""
-        if self._since is None or begin < self._since:
+        if self.since is None or begin < self.since:
             return
-        waiting = self._waiting.setdefault(uuid, {})
+        waiting = self.waiting.setdefault(uuid, {})
         for name, value in readings:
             waiting.setdefault(name, Statistics()).add(value)
 

@@ -84,7 +84,14 @@ def test_the_bundle_holds_what_was_read(looked):
     with tarfile.open(bundle) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         told = json.load(archive.extractfile("trainmeter-doctor/gpu.json"))
-    assert {"doctor.json", "node.json", "gpu.json", "environment.json", "files/proc/stat", "files/proc/meminfo"} <= names
+    assert {
+        "doctor.json",
+        "node.json",
+        "gpu.json",
+        "environment.json",
+        "files/proc/stat",
+        "files/proc/meminfo",
+    } <= names
     assert [device["name"] for device in told["devices"]] == ["NVIDIA H200"] * 2
     assert told["readings"][0]["gpu_util_pct"] == 99
 
@@ -133,16 +140,16 @@ def test_a_python_that_keeps_the_agent_out_is_a_problem(tmp_path):
     wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
     blind = tmp_path / "empty"
     blind.mkdir()
-    done, lines = doctor(
-        "--python", str(wrapper), env={**os.environ, "TRAINMETER_HOME": str(tmp_path)}, cwd=blind
-    )
+    done, lines = doctor("--python", str(wrapper), env={**os.environ, "TRAINMETER_HOME": str(tmp_path)}, cwd=blind)
     assert lines["python", "agent"]["state"] == "problem"
     assert "no -I, -E or -S" in lines["python", "agent"]["advice"]
     assert done.returncode == 1
 
 
 def test_a_python_that_is_not_there_is_a_problem(tmp_path):
-    done, lines = doctor("--python", "/nowhere/python", env={**os.environ, "TRAINMETER_HOME": str(tmp_path)}, cwd=tmp_path)
+    done, lines = doctor(
+        "--python", "/nowhere/python", env={**os.environ, "TRAINMETER_HOME": str(tmp_path)}, cwd=tmp_path
+    )
     assert lines["python", "Python"]["detail"] == "/nowhere/python: No such file or directory"
     assert done.returncode == 1
 

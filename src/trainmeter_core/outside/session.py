@@ -127,7 +127,7 @@ class Session:
                 return MetricsServer(port, labels)
             except OSError as error:
                 if port:  # another run's, most likely: this one is then served elsewhere
-                    self._tell(f"port {port} cannot be had for /metrics: {error.strerror or error}")
+                    self.voice.tell(f"port {port} cannot be had for /metrics: {error.strerror or error}")
                 else:
                     self.failures.append(("metrics", 1, str(error)))
         return None

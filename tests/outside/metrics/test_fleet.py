@@ -55,7 +55,9 @@ def prometheus(tmp_path_factory):
         env = fake_nvml.environment(library, machine, TRAINMETER_HOME=str(folder / machine))
         command = [str(Path(sys.executable).with_name("tm")), "--metrics-port", str(port), *options]
         runs.append(
-            subprocess.Popen([*command, str(PROGRAM), "--seconds", "120"], env=env, cwd=folder, stderr=subprocess.DEVNULL)
+            subprocess.Popen(
+                [*command, str(PROGRAM), "--seconds", "120"], env=env, cwd=folder, stderr=subprocess.DEVNULL
+            )
         )
     targets = [f"127.0.0.1:{port}" for port in ports]
     config = {
@@ -111,7 +113,9 @@ def test_every_reading_is_labelled_with_its_run_and_node(prometheus):
     assert {each["metric"]["rank"] for each in steps} == {"0"}
     assert len({each["metric"]["run"] for each in steps}) == 2
     # Until the model was seen, every GPU that the job could use was watched.
-    gpus = until(lambda: [each for each in [query(prometheus, 'trainmeter_ladder_4_ofu{gpu!=""}')] if len(each) == 1])[0]
+    gpus = until(lambda: [each for each in [query(prometheus, 'trainmeter_ladder_4_ofu{gpu!=""}')] if len(each) == 1])[
+        0
+    ]
     assert gpus[0]["metric"]["gpu"] == "GPU-aaaa0001-0000-0000-0000-000000000001"
     assert float(gpus[0]["value"][1]) == pytest.approx(46.5 * 1740 / 1830, rel=0.01)
     assert all(each["metric"]["node"] for each in query(prometheus, "trainmeter_step"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import io
 import json
@@ -34,7 +35,9 @@ _TOLD = re.compile(
     r"TM|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_PORT|VIRTUAL_ENV|CONDA_PREFIX|LD_LIBRARY_PATH|PATH|LANG|LC_\w+|TMPDIR"
 )
 _HOME = re.compile(r"(?<=/home/)[^/\s:,\"']+|(?<=/Users/)[^/\s:,\"']+")
-_UUID = re.compile(r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=MIG-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(
+    r"(?<=GPU-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=MIG-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _SHORTEST_NAME = 3
 
@@ -63,10 +66,8 @@ class Redactor:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         users = {environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "USERNAME")}
-        try:
+        with contextlib.suppress(KeyError, OSError):  # a user id without a name, as in containers
             users.add(getpass.getuser())
-        except (KeyError, OSError):  # a user id without a name, as in containers
-            pass
         home = os.path.basename(environ.get("HOME", ""))
         self._words = {word: "[user]" for word in (*users, home) if len(word) >= _SHORTEST_NAME and word != "root"}
         node = platform.node()

@@ -38,7 +38,9 @@ def lines(environ: Mapping[str, str]) -> list[Line]:
             found.append(Line("gpu", "which GPUs", "missing", sampler.assumed))
         why = sampler.xid_absent
         found.append(
-            Line("gpu", "Xid errors", "ok", "watched") if why is None else Line("gpu", "Xid errors", "missing", why.reason)
+            Line("gpu", "Xid errors", "ok", "watched")
+            if why is None
+            else Line("gpu", "Xid errors", "missing", why.reason)
         )
         return found
     finally:

@@ -88,7 +88,9 @@ def _clock() -> list[Line]:
     drift = (time.time() - wall) - (time.monotonic() - monotonic)
     resolution = time.get_clock_info("monotonic").resolution
     if abs(drift) > _SETTLE_S:
-        return [Line("node", "clock", "problem", f"the wall clock jumped by {drift:+.2f} s", "set it before a run (NTP)")]
+        return [
+            Line("node", "clock", "problem", f"the wall clock jumped by {drift:+.2f} s", "set it before a run (NTP)")
+        ]
     return [Line("node", "clock", "ok", f"monotonic, {resolution:g} s")]
 
 

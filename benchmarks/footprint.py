@@ -1,6 +1,6 @@
 """What tm costs beside the steps: an interpreter's start with the agent, and tm's own processor time and memory.
 
-    python benchmarks/footprint.py [--starts 80] [--seconds 20]
+python benchmarks/footprint.py [--starts 80] [--seconds 20]
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def interpreter_start(starts: int) -> None:
         agent = {**bare, "PYTHONPATH": AGENT_DIRECTORY, "TRAINMETER_SPOOL": spool, "TRAINMETER_PLUGINS": ""}
         pairs = [(start_ms(bare), start_ms(agent)) for _ in range(starts)]
     without, with_agent = (statistics.median(column) for column in zip(*pairs, strict=True))
-    print(f"interpreter start: bare {without:.2f} ms, with the agent {with_agent:.2f} ms, {with_agent - without:+.2f} ms")
+    print(
+        f"interpreter start: bare {without:.2f} ms, with the agent {with_agent:.2f} ms, {with_agent - without:+.2f} ms"
+    )
 
 
 def own_cost(seconds: float) -> None:

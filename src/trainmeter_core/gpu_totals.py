@@ -10,35 +10,32 @@ from .run_tables import Statistics
 
 @dataclass
 class SteadyGpus:
-    """Statistics by UUID and name. Readings count once a later step shows that training went on after them.
-
-    `waiting` holds those since the last step, `since` is the end of the first step (Unix time).
-    """
+    """Statistics by UUID and name. Readings count once a later step shows that training went on after them."""
 
     table: dict[str, dict[str, Statistics]] = field(default_factory=dict)
-    waiting: dict[str, dict[str, Statistics]] = field(default_factory=dict)
-    since: float | None = None
+    _waiting: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    _since: float | None = None
 
     def started(self, t: float) -> None:
         """A process ended its first step at `t` (Unix time): what came since the last step was not training."""
-        self.waiting = {}
-        self.since = t if self.since is None else max(self.since, t)
+        self._waiting = {}
+        self._since = t if self._since is None else max(self._since, t)
 
     def stepped(self) -> None:
         """Later steps were seen: what waited for them lies in the steady part."""
-        if self.since is None:
+        if self._since is None:
             return
-        for uuid, readings in self.waiting.items():
+        for uuid, readings in self._waiting.items():
             known = self.table.setdefault(uuid, {})
             for name, waiting in readings.items():
                 known.setdefault(name, Statistics()).include(waiting)
-        self.waiting = {}
+        self._waiting = {}
 
     def add(self, uuid: str, readings: Iterable[tuple[str, float]], begin: float) -> None:
         """Add one GPU's readings over an interval that began at `begin`; one with start-up in it is left out."""
-        if self.since is None or begin < self.since:
+        if self._since is None or begin < self._since:
             return
-        waiting = self.waiting.setdefault(uuid, {})
+        waiting = self._waiting.setdefault(uuid, {})
         for name, value in readings:
             waiting.setdefault(name, Statistics()).add(value)
 

@@ -29,7 +29,7 @@ _TAG = "~"
 
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (gpu_totals, run_record, run_tables)
+    for module in (run_record, run_tables, gpu_totals)
     for kind in vars(module).values()
     if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)) and kind.__module__ == module.__name__
 }

@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from trainmeter_core.board_format import BOARD_BYTES, HEAD, read_board, write_board
 
-contents = st.dictionaries(st.text(max_size=9), st.one_of(st.none(), st.integers(), st.floats(allow_nan=False), st.text(max_size=9)), max_size=9)
+contents = st.dictionaries(
+    st.text(max_size=9),
+    st.one_of(st.none(), st.integers(), st.floats(allow_nan=False), st.text(max_size=9)),
+    max_size=9,
+)
 
 
 @given(st.lists(contents, min_size=1, max_size=5))

@@ -16,7 +16,6 @@ from trainmeter_core.series import TIME_KINDS, series_of
 from trainmeter_core.shape_from import shape_of
 
 
-
 @pytest.fixture(scope="module")
 def shape():
     """A tiny GPT as the agent describes it."""
@@ -85,7 +84,9 @@ def test_an_mfu_above_100_is_not_clamped(shape):
     assert Meter(shape, peak_tflops=1e-12).row(window(), totals(), (1, 1))["trainmeter/mfu_pct"] > 100
 
 
-@pytest.mark.parametrize("batches", [{(8, 0, 0): 10}, {(0, 16, 0): 1}, {BATCH: 3, (8, 0, 0): 1}], ids=["images", "empty", "mixed"])
+@pytest.mark.parametrize(
+    "batches", [{(8, 0, 0): 10}, {(0, 16, 0): 1}, {BATCH: 3, (8, 0, 0): 1}], ids=["images", "empty", "mixed"]
+)
 def test_batches_without_a_length_have_no_flops_and_no_error(shape, batches):
     row = Meter(shape, peak_tflops=1.0).row(window(batches=batches), totals(batches=batches), (1, 1))
     assert row.get("trainmeter/flops", 0) == 0

@@ -66,7 +66,10 @@ def test_a_broken_adapter_costs_only_itself(entries):
         ("good", ("some.tracker",), "/somewhere"),
         ("without trackers", (), "/somewhere"),
     ]
-    assert [(name, why.partition(":")[0]) for name, why in broken] == [("missing", "ImportError"), ("raises", "ZeroDivisionError")]
+    assert [(name, why.partition(":")[0]) for name, why in broken] == [
+        ("missing", "ImportError"),
+        ("raises", "ZeroDivisionError"),
+    ]
 
 
 def test_a_wrapper_is_refused():

@@ -70,7 +70,9 @@ def test_the_phase_is_told(ring):
 
 
 shape = st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20), st.integers(0, U32))
-batches = st.dictionaries(st.tuples(st.integers(1, 999), st.integers(0, 999), st.integers(0, 99)), st.integers(1, 999), max_size=9)
+batches = st.dictionaries(
+    st.tuples(st.integers(1, 999), st.integers(0, 999), st.integers(0, 99)), st.integers(1, 999), max_size=9
+)
 
 
 @given(st.lists(st.lists(batches, max_size=12), max_size=12))

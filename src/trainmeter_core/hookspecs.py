@@ -7,7 +7,7 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
 
@@ -143,6 +143,29 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
+    def export(
+        self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]
+    ) -> str | None:
+        """Write a finished run that another tracker, or none, has seen into this tracker, or what is missing of it.
+
+        `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
+        ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
+        Repeated, it must not write a row twice.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
+        """
+
+    @hookspec(firstresult=True)
+    def commands(self) -> Mapping[str, tuple[str, str]] | None:
+        """Commands of the adapter's own, called as ``tm <adapter> <name>``.
+
+        Other words after the adapter's name stay the user's program of that name.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: name to ("module:click command", one line of help).
+        """
+
+    @hookspec(firstresult=True)
     def open_local(self, directory: str) -> LocalWriter | None:
         """Open files in the given directory for a run that has no tracker of its own.
 
@@ -168,14 +191,4 @@ class Hooks:
         """Send what a run left in its directory because its tracker did not answer (`runlog.format.PENDING`).
 
         Process: tm, of a later time. Thread: main. Rate: once per directory. Returns: one entry per tracker's run.
-        """
-
-    @hookspec(firstresult=True)
-    def export(self, tracker: str, run_directory: str, target: Mapping[str, str]) -> str | None:
-        """Write a run of a run directory into this tracker, as if it had seen the run.
-
-        `target` is what the user said of the place: ``server``, ``project``, ``name``; each may be missing.
-
-        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
-        Raises `ValueError` with one clear line when it cannot be written.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import urllib.error
 import urllib.request
 from urllib.parse import quote
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CHROMIUM_ARGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e.conftest import PROGRAMS, PYTHON
 
-from conftest import PROGRAMS, PYTHON
 from trainmeter_core.passport.schema import problems
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tb"))

@@ -103,7 +103,7 @@ def test_the_run_directory_is_whole_and_truthful(pair, name, expected):
 
 @each_program
 def test_tm_says_its_lines_on_stderr_and_leaves_the_rest(pair, name, expected):
-    from conftest import user_lines
+    from tests.e2e.conftest import user_lines
 
     assert (
         sum(line.startswith("tm: look at this run: tensorboard --logdir ") for line in pair.tm.stderr.splitlines()) == 1

@@ -8,9 +8,10 @@ import sys
 import textwrap
 from pathlib import Path
 
-import mlflow
 import pytest
 from mlflow_reading import artifacts, history, of_user
+
+import mlflow
 
 TM = [sys.executable, "-m", "trainmeter_core", "--peak-tflops", "0.05"]
 

@@ -69,7 +69,10 @@ def test_the_first_step_is_start_up_and_a_record_of_its_own(tmp_path, drain, log
     write(ring, 1, flags=layout.FLAG_STARTUP)
     write(ring, 2)
     drain.poll()
-    assert [(record["startup"], record["n"], set(record["time"]) == {"startup"}) for record in log] == [(True, 1, True), (False, 1, False)]
+    assert [(record["startup"], record["n"], set(record["time"]) == {"startup"}) for record in log] == [
+        (True, 1, True),
+        (False, 1, False),
+    ]
 
 
 def test_nothing_is_carried_over_twice(tmp_path, drain, log):
@@ -233,7 +236,7 @@ class TestSideFile:
         SideFile(str(tmp_path / "a.jsonl")).write("model", {"text": "x" * (5 << 20)})
         told = json.loads((tmp_path / "a.jsonl").read_text())
         assert (told["type"], told["count"]) == ("failure", 1)
-        assert told["first"].startswith("an event model of 5242)
+        assert told["first"].startswith("an event model of 5242")
 
     def test_without_a_directory_it_stays_silent_and_knows_why(self, tmp_path):
         side = SideFile(str(tmp_path / "gone" / "a.jsonl"))

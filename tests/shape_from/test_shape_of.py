@@ -297,3 +297,11 @@ def test_nothing_known_is_absent_with_the_reason():
     assert isinstance(shape_of({"class": "X", "config": None, "modules": []}), Absent)
     unknown = shape_of({"class": "X", "config": {"model_type": "brand_new"}, "modules": []})
     assert "brand_new" in str(unknown)
+
+
+def test_heads_in_a_config_do_not_make_attention_of_a_model_that_shows_none():
+    """A recurrent model whose config has n_head for something else."""
+    model = nn.ModuleDict({"wte": nn.Embedding(50, 8), "rnn": nn.LSTM(8, 8), "lm_head": nn.Linear(8, 50)})
+    model.config = GPTConfig()
+    found, _ = shape(model)
+    assert "no attention is visible" in str(training_flops("torchtitan", found, BATCH))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.wandb.conftest import run_program
 
-from conftest import run_program
 from fakes.wandb import Backend
 
 BODY = """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conftest import users
+from tests.wandb.conftest import users
 
 PLAIN = """
     run = wandb.init(project="p", id="golden", config={"lr": 0.1})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import users
+from tests.wandb.conftest import users
 
 
 def by_name(backend, name):

@@ -13,7 +13,7 @@ import click
 from trainmeter_core.passport.markdown import figure
 from trainmeter_core.passport.sheet import reading
 from trainmeter_core.readings import Absent
-from trainmeter_core.runlog.format import LOG_FILE, RUN_FILE
+from trainmeter_core.runlog.format import LOG_FILE, PASSPORT_FILE, RUN_FILE
 from trainmeter_core.runlog.locate import all_runs, find_run, runs_directory
 
 from .passport import of_directory
@@ -51,7 +51,9 @@ def _short(value: float | Absent, unit: str) -> str:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether a run that has no recorded end was written to in the last minute: tm writes every second."""
+    """Whether a run that has no passport yet was written to in the last minute: tm writes every second."""
+    if (directory / PASSPORT_FILE).exists():
+        return False
     newest = max((file.stat().st_mtime for file in directory.glob(f"**/{LOG_FILE}")), default=0.0)
     return time.time() - newest < STILL_WRITING_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from _thread import get_ident
 from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -196,6 +197,8 @@ class Publishing:
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The row that is due, if one is; every reader is given each row once."""
         now = monotonic()
+        if get_ident() == self._agent.clock.thread:
+            self._agent.stepped_in_graph()
         steps = self._agent.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
         if due and steps != self._row_steps and (self._steps or final):

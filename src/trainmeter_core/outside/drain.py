@@ -6,7 +6,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +97,13 @@ class RingReader:
         self.position = 0
         self.lost = 0
         self._shapes: dict[tuple[int, int, int], int] = {}
+        self._until: float | None = None
+
+    def skip_until(self, until: float | None) -> None:
+        """Leave out what ended by then, seconds since the epoch: another reader has had it."""
+        self._until = until
+        if until is not None:
+            self.position = max(0, self.totals().records - layout.CAPACITY)
 
     def totals(self) -> layout.Totals:
         """Sums since the start of the process; read until two readings agree."""
@@ -144,6 +151,8 @@ class RingReader:
             record = layout.StepRecord(*fields)
             shapes = self._shapes
             self._shapes = {}
+            if self._until is not None and self.wall_clock(record.end) <= self._until:
+                continue
             if not record.flags & layout.FLAG_MIXED_SHAPES:
                 shapes = _one_shape(record)
             yield record, shapes
@@ -169,6 +178,7 @@ class Drain:
         self.rings: dict[str, RingReader] = {}
         self._sides: dict[str, int] = {}
         self._refused: set[str] = set()
+        self._until: dict[tuple[int, int], float] = {}
         self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
         """Called with each window of steps, its fields and its end in seconds since the epoch."""
 
@@ -187,9 +197,22 @@ class Drain:
         for reader in self.rings.values():
             self._poll_ring(reader)
 
+    def positions(self) -> dict[str, int]:
+        """How far each side file was read, for `resume`."""
+        return dict(self._sides)
+
+    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], float]) -> None:
+        """Go on where another drain ended: side files from their bytes on, rings after the last logged time.
+
+        `until` is by rank and process id, seconds since the epoch.
+        """
+        self._sides = dict(sides)
+        self._until = dict(until)
+
     def _open_ring(self, name: str) -> None:
         try:
-            self.rings[name] = RingReader(os.path.join(self.spool, name))
+            reader = self.rings[name] = RingReader(os.path.join(self.spool, name))
+            reader.skip_until(self._until.get((reader.identity.rank, reader.identity.pid)))
         except ValueError:
             # Its writer reserves the space and fills in the header in the next microseconds; look again.
             return

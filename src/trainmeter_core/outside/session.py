@@ -24,6 +24,7 @@ from .newest import Newest
 from .pending import deliver_in_background, pending_files
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
+from .recover import recover_in_background
 from .spool import Spool
 from .summary import blocking_calls, failure_line, nothing_seen, summary_line
 from .voice import Voice
@@ -124,11 +125,16 @@ class Session:
             return None
 
     def _metrics_server(self) -> MetricsServer | None:
-        try:
-            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
-        except OSError as error:
-            self.failures.append(("metrics", 1, str(error)))
-            return None
+        labels = {"run": self.writer.run_id, "node": platform.node()}
+        for port in dict.fromkeys((self.options.metrics_port, 0)):
+            try:
+                return MetricsServer(port, labels)
+            except OSError as error:
+                if port:  # another run's, most likely: this one is then served elsewhere
+                    self.voice.tell(f"port {port} cannot be had for /metrics: {error.strerror or error}")
+                else:
+                    self.failures.append(("metrics", 1, str(error)))
+        return None
 
     # --- while the command runs ---------------------------------------------------------------------------------
 
@@ -139,6 +145,7 @@ class Session:
         from .surroundings import Surroundings
 
         self.surroundings = Surroundings(self._environ, peak_tflops=self.options.peak_tflops)
+        recover_in_background()
 
     def tick(self) -> None:
         """Carry over what the agents wrote, read the surroundings, publish what nobody else does."""
@@ -233,6 +240,12 @@ class Session:
         records, self._records = self._records, []
         if records:
             self.writer.append_many(records)
+        if self.spool is not None and self.drain is not None and self.writer.problem is None:
+            try:
+                self.spool.note(self.drain.positions())
+            except OSError:
+                # The spool was emptied, or is full: only a recovery would have needed it.
+                return
 
     def _log_reader(self) -> RunReader:
         if self._reader is None:
@@ -296,13 +309,14 @@ class Session:
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 
     def _write_passport(self) -> None:
+        from trainmeter_core.passport import card
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
 
         self.passport = build(self._log_reader().finish())
-        text = render(self.passport)
-        self.writer.write_passport(self.passport, text)
-        self.local.close(text, self.passport)
+        tags, pictures = card.picture_tags(self.passport, "passport"), card.pictures_of(self.passport, "passport")
+        self.writer.write_passport(self.passport, render(self.passport, tags), pictures)
+        self.local.close(render(self.passport), self.passport)
 
     def _report(self, end: Exit, seconds: float) -> None:
         if end.problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import shutil
@@ -13,6 +14,7 @@ from trainmeter_core.board_format import BOARD_BYTES, write_board
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
+_POSITIONS = "positions.json"
 
 
 class Spool:
@@ -25,10 +27,20 @@ class Spool:
         self.path = os.path.join(_home_of_spools(), run_id)
         os.mkdir(self.path, 0o700)
         self._board = self._make_board()
+        self._noted: dict[str, int] = {}
 
     def lay_out(self, content: dict[str, Any]) -> bool:
         """Put the newest readings on the board for the agents to publish."""
         return write_board(self._board, content)
+
+    def note(self, positions: dict[str, int]) -> None:
+        """Leave word how far the side files are in the run log, should tm be killed."""
+        if positions != self._noted:
+            self._noted = positions
+            temporary = os.path.join(self.path, _POSITIONS + ".new")
+            with open(temporary, "w", encoding="ascii") as file:
+                json.dump(positions, file)
+            os.replace(temporary, os.path.join(self.path, _POSITIONS))
 
     def remove(self) -> None:
         """Take the directory away."""
@@ -43,6 +55,33 @@ class Spool:
             return mmap.mmap(descriptor, BOARD_BYTES)
         finally:
             os.close(descriptor)
+
+
+def spool_left_by(run_id: str) -> str | None:
+    """The spool of a run whose tm is gone; None where it was removed, or is not ours alone."""
+    if os.path.basename(run_id) != run_id:
+        return None
+    for base in (_SHARED_MEMORY, tempfile.gettempdir()):
+        home = os.path.join(base, f"trainmeter-{os.getuid()}")
+        path = os.path.join(home, run_id)
+        try:
+            if run_id and _ours_alone(home) and _ours_alone(path):
+                return path
+        except OSError:
+            # Not in this one.
+            continue
+    return None
+
+
+def noted_positions(path: str) -> dict[str, int]:
+    """How far the side files of a spool were carried over; empty where nothing was noted."""
+    try:
+        with open(os.path.join(path, _POSITIONS), encoding="ascii") as file:
+            noted = json.load(file)
+    except (OSError, ValueError):
+        # tm was killed in its first half second.
+        return {}
+    return {name: at for name, at in noted.items() if isinstance(at, int)} if isinstance(noted, dict) else {}
 
 
 def _home_of_spools() -> str:

@@ -172,6 +172,8 @@ def ends(record: RunRecord, sheet: Sheet) -> Json:
     """How it ended: "finished", "crashed" (an exit code other than 0) or "killed" (a signal)."""
     end = record.end
     unknown = Absent("no end was recorded: the run goes on, or tm itself was killed")
+    if isinstance(end.code, Absent) and not isinstance(end.seconds, Absent):
+        unknown = end.code
     how: Any = unknown
     status: Any = unknown
     unit = "exit code"

@@ -1,4 +1,4 @@
-"""One self-contained HTML page for a tracker that shows files: a passport's page, and the newest readings of a row."""
+"""One self-contained HTML page for a tracker that shows files: the passport, and the newest readings of a row."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LAST_PART = '<script type="application/json"'
 
 
 def panel(passport: Mapping[str, Any], newest: Mapping[str, float]) -> str:
-    """The page of a passport that was built inside the trainer, which has no counters of GPU and node.
+    """The page of a passport that was built inside the trainer; every string is escaped.
 
-    These come from the newest row, names with prefix. Every string is escaped.
+    There it has no counters of GPU and node: these come from the newest row, names with prefix.
     """
     page = render(passport)
     start, mark, rest = page.partition(_LAST_PART)

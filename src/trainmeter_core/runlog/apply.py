@@ -47,6 +47,7 @@ class Application:
             "verdict": self._verdict,
             "failure": self._failure,
             "dropped": self._dropped,
+            "recovered": self._recovered,
             "exit": self._exit,
         }
 
@@ -238,11 +239,16 @@ class Application:
         rank, records = _count(fields["rank"]), _count(fields["records"])
         self.record.rank(rank).dropped_records += records
 
+    def _recovered(self, fields: Mapping[str, Any]) -> None:
+        _count(fields["steps"])  # the steps themselves stand in records of their own
+
     def _exit(self, fields: Mapping[str, Any]) -> None:
         code, signal = _optional(fields["code"], _integer), _optional(fields["signal"], _count)
         seconds = _seconds(fields["seconds"])
         end = self.record.end
         end.code = Absent("ended by a signal") if code is None else code
+        if code is None and signal is None:
+            end.code = Absent("watched from outside, where an exit code is not to be seen")
         end.signal = Absent("ended by itself") if signal is None else signal
         end.seconds = seconds
 

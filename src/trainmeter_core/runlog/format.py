@@ -151,8 +151,9 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("kind", "string", False, "type of another record that was too long to keep"),
         Field("bytes", "integer", False, "its length"),
     ),
+    "recovered": (Field("steps", "integer", True, "steps carried over after tm had been killed"),),
     "exit": (
-        Field("code", "integer or null", True, "exit code; null for a death by signal"),
+        Field("code", "integer or null", True, "exit code; null for a death by signal, or where it cannot be seen"),
         Field("signal", "integer or null", True, "signal that ended the run"),
         Field("seconds", "number", True, "start to end"),
     ),

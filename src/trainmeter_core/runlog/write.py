@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
 import re
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.redact import redact_command, redact_text
@@ -67,8 +69,23 @@ class RunWriter:
             _write_atomically(directory / RUN_FILE, _line(about))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             writer._log = os.open(directory / LOG_FILE, flags, 0o600)
+            lock(writer._log)
         except OSError as error:  # read-only home, full disk, quota
             writer._stop(error)
+        return writer
+
+    @classmethod
+    def reopen(cls, directory: Path, run_id: str) -> RunWriter:
+        """Go on with a log whose writer is gone. Raises BlockingIOError while it is not, OSError as `open` does."""
+        writer = cls(directory, run_id)
+        writer._log = os.open(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            if not lock(writer._log):
+                raise BlockingIOError(f"{directory} is being written")
+            _end_torn_line(writer._log)
+        except OSError:
+            os.close(writer._log)
+            raise
         return writer
 
     def append(self, type: str, **fields: Any) -> None:  # noqa: A002  the field's own name
@@ -87,9 +104,13 @@ class RunWriter:
         except OSError as error:  # ENOSPC, EDQUOT, EIO, a vanished network file system
             self._stop(error)
 
-    def write_passport(self, passport: Mapping[str, Any], markdown: str) -> None:
-        """Write passport.json and passport.md, each atomically; also tried after the log has stopped."""
+    def write_passport(
+        self, passport: Mapping[str, Any], markdown: str, pictures: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Write passport.json, passport.md and its pictures, each atomically; also tried after the log has stopped."""
         try:
+            for name, picture in pictures.items():
+                _write_atomically(self.directory / name, picture.encode())
             _write_atomically(self.directory / PASSPORT_FILE, json.dumps(passport, indent=1).encode() + b"\n")
             _write_atomically(self.directory / PASSPORT_MARKDOWN_FILE, markdown.encode(errors="backslashreplace"))
         except OSError as error:  # as in append
@@ -108,6 +129,38 @@ class RunWriter:
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
+
+
+def lock(log: int) -> bool:
+    """Hold a log as its one writer, until it is closed or the process ends; False when another holds it.
+
+    True also where the file system has no locks.
+    """
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # ENOLCK, ENOTSUP: some network file systems
+        return True
+    return True
+
+
+def has_writer(directory: Path) -> bool:
+    """Whether a process holds the log of a run."""
+    try:
+        log = os.open(directory / LOG_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # no log, or not ours to read
+        return False
+    try:
+        return not lock(log)
+    finally:
+        os.close(log)
+
+
+def _end_torn_line(log: int) -> None:
+    size = os.fstat(log).st_size
+    if size and os.pread(log, 1, size - 1) != b"\n":
+        os.write(log, b"\n")
 
 
 def _short(name: str) -> str:

@@ -20,7 +20,7 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Tuple
+from typing import Any, Mapping, NamedTuple, Tuple
 
 from trainmeter_core.model_shape import AttentionCore, Matmul, ModelShape, Scan
 from trainmeter_core.readings import Absent
@@ -47,7 +47,7 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     """
     config = description.get("config") or {}
     source = source_of(config)
-    entries, params = description.get("modules"), description.get("params")
+    entries, params = description.get("modules"), description.get("params") or {}
     if not entries:
         if not source:
             return Absent("neither modules nor a config of a known kind")
@@ -58,31 +58,16 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     kind, class_name = str(config.get("model_type") or ""), str(description.get("class") or "")
     known_decoder = source in ("gpt_config", "llama_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
     layout = layout_of(config, class_name, known_decoder=known_decoder, entries=entries)
-    seen = seen_in(entries, (text_config(config) if layout.beside else None) or config, layout)
     text = text_config(config) if layout.beside else config
-    known = facts(text) if source and text is not None else Absent("the model has no config of a known kind")
-    cores, told = _module_cores(seen, layout), "modules"
-    scans = any(isinstance(component, Scan) for component in seen.components)
-    projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
-    if layout.encoder is not None or layout.gap or (scans and not projects):
-        told = source or told
-    elif isinstance(known, Facts) and _agree(known, seen):
-        cores, told = _config_cores(known, seen, layout), source
-    gap = layout.gap or seen.gap
-    if not gap and not cores and projects:
-        gap = "attention is there, but its width is not visible without a config"
-    if (
-        not gap
-        and not scans
-        and isinstance(known, Facts)
-        and any("linear" in k for k in layer_kinds(config, known.layers))
-    ):
-        gap = "the recurrence of this model's linear attention is not known"
+    known = facts(text) if source and text else Absent("the model has no config of a known kind")
+    seen = seen_in(entries, text or config, layout)
+    found = _attention(known, seen, layout, source)
+    if not found.gap and not found.scans and any("linear" in layer for layer in layer_kinds(config, _layers(known))):
+        found = found._replace(gap="the recurrence of this model's linear attention is not known")
     unknown = Absent("not visible without a config")
-    assert params is not None
-    beside = parameters([entry for entry in entries if is_beside(entry, layout)], POSITION_TABLES)["total"]
+    beside = parameters([entry for entry in entries if is_beside(entry, layout)], POSITION_TABLES)
     shape = ModelShape(
-        merged([*seen.components, *cores]),
+        merged([*seen.components, *found.cores]),
         params["total"],
         params["trainable"],
         params["norm_bias"],
@@ -90,10 +75,40 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
         known.layers if isinstance(known, Facts) else unknown,
         family=kind or class_name,
         main_input=_main_input(description, layout),
-        beside_parameters=beside,
-        gap=gap,
+        beside_parameters=beside["total"],
+        gap=layout.gap or seen.gap or found.gap,
     )
-    return shape, told
+    return shape, found.told
+
+
+class _Attention(NamedTuple):
+    """The attention cores, what told them, whether there are scans instead or beside, and why they are not known."""
+
+    cores: list[AttentionCore]
+    told: str
+    scans: bool
+    gap: str = ""
+
+
+def _attention(known: Facts | Absent, seen: Seen, layout: Layout, source: str) -> _Attention:
+    """By the config where it agrees with the modules, else by the modules alone."""
+    scans = any(isinstance(component, Scan) for component in seen.components)
+    projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
+    by_modules = _module_cores(seen, layout)
+    if layout.encoder is not None or layout.gap:
+        return _Attention(by_modules, source or "modules", scans)
+    if not by_modules and not projects:
+        heads = isinstance(known, Facts) and not scans
+        gap = "its config has heads, and no attention is visible by the names of its modules" if heads else ""
+        return _Attention([], source or "modules", scans, gap)
+    if isinstance(known, Facts) and _agree(known, seen):
+        return _Attention(_config_cores(known, seen, layout), source, scans)
+    gap = "" if by_modules else "attention is there, but its width is not visible without a config"
+    return _Attention(by_modules, "modules", scans, gap)
+
+
+def _layers(known: Facts | Absent) -> int:
+    return known.layers if isinstance(known, Facts) else 0
 
 
 def _main_input(description: Mapping[str, Any], layout: Layout) -> int | Absent:
@@ -119,7 +134,7 @@ def _written(config: Mapping[str, Any], source: str, class_name: str) -> list[En
 def _agree(known: Facts, seen: Seen) -> bool:
     """Whether the attention layers that the config tells are the ones that the modules show, as far as they do."""
     if not seen.cores:
-        return True  # under names of its own
+        return True  # a projection is there whose width has no part of its own, as a fused one with grouped heads
     width = known.heads * known.qk_head_dim
     layers = sum(core.layers for core in seen.cores)
     return layers == sum(known.attends) and all(core.qk_width in (width, 2 * width) for core in seen.cores)

@@ -45,7 +45,8 @@ class NodeSampler:
     """Samples the node; one thread at a time.
 
     `root` is where /proc, /sys and the mounts are found, `skip_interfaces` are patterns of network interfaces to leave
-    out, `clock` gives monotonic seconds. Rates appear from the second sample on.
+    out, `clock` gives monotonic seconds, `tree` may note
+    what is read. Rates appear from the second sample on.
     """
 
     def __init__(
@@ -55,8 +56,9 @@ class NodeSampler:
         skip_interfaces: Sequence[str] = VIRTUAL,
         clock: Callable[[], float] = time.monotonic,
         statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
+        tree: Tree | None = None,
     ) -> None:
-        self._tree = Tree(root)
+        self._tree = Tree(root) if tree is None else tree
         self._clock = clock
         self._subjects: tuple[Subject, ...]
         self._failed: dict[str, str] = {}

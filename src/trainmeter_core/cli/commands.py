@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
-    "export": ("trainmeter_core.cli.export:command", "write a finished run into a tracker"),
     "compare": ("trainmeter_core.cli.compare:command", "what changed between two runs, and what it did to the MFU"),
     "export": ("trainmeter_core.cli.export:command", "a finished run's series as a file, or into a tracker"),
     "recover": ("trainmeter_core.cli.recover:command", "passports for runs whose tm was killed"),

@@ -81,7 +81,7 @@ def _into_tracker(name: str) -> click.Command:
             where = _guarded(lambda: _ask(name, directory, found, target))
         if where is None:
             _fail(f"the adapter {name} cannot take a finished run")
-        click.echo(f"exported to {where}", err=True)
+        click.echo(where)
 
     return click.command(name, help=f"Write a run into {name}.")(export)
 

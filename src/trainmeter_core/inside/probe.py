@@ -48,7 +48,7 @@ def _plugins() -> list[dict[str, Any]]:
     from .bootstrap import plugin_table
     from .loader import load_pluggy, load_plugin
 
-    found = []
+    found: list[dict[str, Any]] = []
     load_pluggy()
     from ..plugins import manager_of_one
 

@@ -47,7 +47,9 @@ def save(directory: Path, application: Application, offset: int) -> None:
     }
     temporary = directory / f".{SNAPSHOT_FILE}.{os.getpid()}"
     try:
-        temporary.write_text(json.dumps(about)[:-1] + f', "state": {state}}}\n', encoding="utf-8")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(about)[:-1] + f', "state": {state}}}\n')
         temporary.replace(directory / SNAPSHOT_FILE)
     except OSError:
         with contextlib.suppress(OSError):

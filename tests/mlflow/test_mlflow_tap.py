@@ -69,7 +69,7 @@ PROGRAMS = [fluent_program, client_program, async_program]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_the_user_logged_is_the_same_with_and_without_the_tap(program, agent, database, client, tapped, tmp_path):
+def test_what_the_user_logged_is_the_same_with_and_without_the_tap(program, agent, database, client, tapped):
     """Golden: every metric's history, every param and tag, the run's status."""
     without = of_user(client, _untapped(program, database))
     run_id = program(database, agent)

@@ -243,7 +243,7 @@ def cost(check: Check) -> Told:
 
 
 def product(check: Check) -> Told:
-    """A small GPT bare and under tm: same bits, same waits, time per step, MFU beside OFU, counted beside exact FLOPs."""
+    """A small GPT bare and under tm: same bits and waits, time per step, MFU beside OFU, counted beside exact FLOPs."""
     small = [] if check.device == "cuda" else ["--batch=2", "--length=32", "--layers=1", "--width=64", "--steps=31"]
     loop = [str(LOOP), "--device", check.device, *small]
     tm = [str(Path(sys.executable).with_name("tm"))]

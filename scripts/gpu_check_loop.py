@@ -1,4 +1,4 @@
-"""The small GPT that gpu_check.py trains bare and under tm: prints one line of JSON with its times and a hash of its weights.
+"""The small GPT that gpu_check.py trains bare and under tm: prints its times and a hash of its weights.
 
 Deterministic, so that two runs end in the same bits; an ordinary program that knows nothing of trainmeter.
 """

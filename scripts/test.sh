@@ -3,9 +3,9 @@
 set -euo pipefail
 bin=${1:-.venv/bin}
 
-# A browser and a terminal multiplexer: CI brings them itself, elsewhere the tests that need them skip and say so.
-if [ "${CI:-}" = true ] && ! { command -v chromium && command -v tmux; } >/dev/null 2>&1; then
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium tmux >/dev/null
+# A browser, a terminal multiplexer, a Prometheus: CI brings them itself, elsewhere the tests that need them skip and say so.
+if [ "${CI:-}" = true ] && ! { command -v chromium && command -v tmux && command -v prometheus; } >/dev/null 2>&1; then
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium tmux prometheus >/dev/null
 fi
 
 bash scripts/check.sh "$bin"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from .run_tables import Statistics
 
 
+@dataclass
 class SteadyGpus:
     """Statistics by UUID and name. Readings count once a later step shows that training went on after them."""
 
-    def __init__(self) -> None:
-        self.table: dict[str, dict[str, Statistics]] = {}
-        self._waiting: dict[str, dict[str, Statistics]] = {}
-        self._since: float | None = None
+    table: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    _waiting: dict[str, dict[str, Statistics]] = field(default_factory=dict)
+    _since: float | None = None
 
     def started(self, t: float) -> None:
         """A process ended its first step at `t` (Unix time): what came since the last step was not training."""

@@ -7,7 +7,7 @@ end of the run. Wrapper implementations are refused, because each adapter is cal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NamedTuple, Protocol
 
 from ._pluggy import pluggy
 
@@ -33,6 +33,19 @@ class Check(NamedTuple):
     advice: str = ""
 
 
+class Delivered(NamedTuple):
+    """What became of series that a run could not send while it lasted."""
+
+    sent: int
+    """Rows that the tracker took now."""
+    left: int
+    """Rows that still wait."""
+    place: str
+    """The run in the tracker, for people."""
+    reason: str = ""
+    """Why rows are left."""
+
+
 class AgentFace(Protocol):
     """What an adapter may ask of the agent inside the trainer. Every method is cheap and never raises."""
 
@@ -56,7 +69,16 @@ class AgentFace(Protocol):
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
 
     def publishes_to(self, tracker: str, **where: str) -> None:
-        """Tell once, for `tm` and the run log, where the run can be looked at (log directory, run id, URL)."""
+        """Tell, for `tm` and the run log, where the run can be looked at (log directory, run id, URL).
+
+        Once per run, and once more where that is known better than at its first row.
+        """
+
+    def blocked(self, call: str, seconds: float, advice: str) -> None:
+        """Tell how long the user's calls of one kind have held the training up so far.
+
+        Where that is more than 5 % of the run, `tm` says so at the end: ``<call> took 31 % of the run: <advice>``.
+        """
 
     def guard(self, site: str) -> Any:
         """A context manager that keeps every Exception of ours from the user's program.
@@ -105,7 +127,9 @@ class Hooks:
 
     @hookspec
     def finish(self, agent: AgentFace) -> None:
-        """Publish the last row and the passport, in two seconds at the most, where the user's closing call never came.
+        """Publish the last row and the passport, in five seconds at the most, where the user's closing call never came.
+
+        What could not be sent by then is left in the run directory for `deliver`.
 
         Process: trainer. Thread: main, at exit. Rate: once. Returns: nothing.
         """
@@ -116,6 +140,29 @@ class Hooks:
 
         Process: tm. Thread: main. Rate: once per command. Returns: a `run_record.RunRecord`, or None when the
         reference is not this tracker's. Raises `ValueError` with one clear line when it is, but cannot be read.
+        """
+
+    @hookspec(firstresult=True)
+    def export(
+        self, tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]
+    ) -> str | None:
+        """Write a finished run that another tracker, or none, has seen into this tracker, or what is missing of it.
+
+        `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
+        ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
+        Repeated, it must not write a row twice.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
+        Raises `ValueError` with one clear line when it cannot be written.
+        """
+
+    @hookspec(firstresult=True)
+    def commands(self) -> Mapping[str, tuple[str, str]] | None:
+        """Commands of the adapter's own, called as ``tm <adapter> <name>``.
+
+        Other words after the adapter's name stay the user's program of that name.
+
+        Process: tm. Thread: main. Rate: once per command. Returns: name to ("module:click command", one line of help).
         """
 
     @hookspec(firstresult=True)
@@ -137,4 +184,11 @@ class Hooks:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
+        """
+
+    @hookspec
+    def deliver(self, run_directory: str) -> list[Delivered]:  # type: ignore[empty-body]
+        """Send what a run left in its directory because its tracker did not answer (`runlog.format.PENDING`).
+
+        Process: tm, of a later time. Thread: main. Rate: once per directory. Returns: one entry per tracker's run.
         """

@@ -72,6 +72,14 @@ def doctor() -> list[Check]:
 
 
 @hookimpl
+def export(tracker: str, passport: Mapping[str, Any], rows: Any, target: Mapping[str, str]) -> str | None:
+    """Write a finished run as an event file."""
+    from .export import export as write
+
+    return write(passport, rows, target) if tracker == "tensorboard" else None
+
+
+@hookimpl
 def open_run(ref: str) -> Any | None:
     """Read a run from a log directory or one event file."""
     if not os.path.exists(ref):

@@ -4,7 +4,7 @@
 # pluggy's marker comes through our loader, which gives it no type.
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from trainmeter_core.hookspecs import AgentFace, Check, Undo, hookimpl
 
@@ -70,3 +70,21 @@ def open_run(ref: str) -> Any | None:
     from .read import open_run as read_run
 
     return read_run(ref)
+
+
+@hookimpl
+def export(tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]) -> str | None:
+    """Upload a finished run, or write it for `wandb sync`."""
+    from .place import TRACKER
+
+    if tracker != TRACKER:
+        return None
+    from .export import export as write
+
+    return write(passport, target, rows)
+
+
+@hookimpl
+def commands() -> Mapping[str, tuple[str, str]]:
+    """`tm wandb view`."""
+    return {"view": ("trainmeter_wandb.view:command", "save a workspace view of trainmeter's series")}

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Mapping
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from trainmeter_core.resumption import continued
 
@@ -19,17 +19,18 @@ from .summary import sums_in
 if TYPE_CHECKING:
     from trainmeter_core.hookspecs import AgentFace
 
-_GLOB = "trainmeter/*"
-_AXIS = "trainmeter/step"
+GLOB = "trainmeter/*"
+AXIS = "trainmeter/step"
 
 
 class _Live:
     """What is known of one live run."""
 
-    __slots__ = ("announced", "before", "closed", "key", "last", "rows", "since", "whole_process")
+    __slots__ = ("announced", "before", "closed", "key", "last", "reference", "rows", "since", "whole_process")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, reference: Callable[[], Any]) -> None:
         self.key = key
+        self.reference = reference
         self.rows = Rows()
         self.announced = False
         self.closed = False
@@ -41,57 +42,68 @@ class _Live:
         self.whole_process = True
 
 
+def _silencer(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
+    """What a forked child runs: it holds no publisher alive, since it can never be taken out again."""
+
+    def silence() -> None:
+        found = publisher()
+        if found is not None:
+            found.silent = True
+
+    return silence
+
+
 class Publisher:
     """Follows the program's runs, each by its object, and puts our series into their rows; one per agent."""
 
     def __init__(self, agent: AgentFace) -> None:
         self.agent = agent
         self.log_untapped: Callable[..., Any] = lambda *_args, **_kwargs: None
-        self._runs: WeakKeyDictionary[Any, _Live] = WeakKeyDictionary()
+        self._runs: dict[int, _Live] = {}
         self._lock = threading.Lock()
-        self._owner = os.getpid()
         self._number = 0
         self._ended = 0
-        self._finished = False
-
-    @property
-    def silent(self) -> bool:
+        self.silent = False
         """True in a forked child, whose runs are its parent's, and after the end of the process."""
-        return self._finished or os.getpid() != self._owner
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_silencer(ref(self)))
 
     # --- what the tap tells -------------------------------------------------------------------------------------
 
     def started(self, run: Any) -> None:
         """A run is live: choose the axis of our charts, go on from what it holds, and be there when it ends."""
+        identity = id(run)
         with self._lock:
-            if run in self._runs:
+            if identity in self._runs:
                 return
             self._number += 1
-            state = self._runs[run] = _Live(TRACKER + ":" + str(self._number))
+            gone = ref(run, lambda _gone: self._runs.pop(identity, None))
+            state = self._runs[identity] = _Live(TRACKER + ":" + str(self._number), gone)
         # Registered after the client's own, and so run before it, each time a run starts.
         atexit.unregister(self.finish)
         atexit.register(self.finish)
-        run.define_metric(_GLOB, step_metric=_AXIS)
+        run.define_metric(GLOB, step_metric=AXIS)
         if self._ended:
             state.since = self.agent.counts()
-            state.whole_process = not state.since.get(_AXIS)
+            state.whole_process = not state.since.get(AXIS)
         if getattr(run, "resumed", False):
             state.before = sums_in(run.summary)
 
     def merged(self, run: Any, data: Any, step: Any, commit: Any) -> Any:
         """Give what to log: the user's data, with our row in it when one is due and this row has none yet."""
-        state = self._runs.get(run)
+        state = self._runs.get(id(run))
         if state is None:
             # Attached in a process that did not start it, or a client without the method that we tap for the start.
             self.started(run)
-            state = self._runs[run]
+            state = self._runs[id(run)]
+        rows = state.rows
         if state.closed or not self._lock.acquire(blocking=False):
             return data
         try:
             row = None
-            if isinstance(data, Mapping) and data and state.rows.takes(step):
+            if isinstance(data, Mapping) and data and rows.takes(step):
                 row = self.agent.row(reader=state.key)
-            state.rows.logged(step, commit, bool(row))
+            rows.logged(step, commit, row is not None)
         finally:
             self._lock.release()
         if not row:
@@ -103,14 +115,13 @@ class Publisher:
 
     def logged(self, data: Any) -> None:
         """The user's call is over: look at their numbers, which the client has read by now."""
-        if isinstance(data, Mapping):
-            numbers = scalars(data)
-            if numbers:
-                self.agent.observe(numbers, None)
+        numbers = scalars(data)
+        if numbers:
+            self.agent.observe(numbers, None)
 
     def closes(self, run: Any) -> None:
         """The run ends: add the closing row, the summary and the passport. Once per run."""
-        state = self._runs.get(run)
+        state = self._runs.get(id(run))
         if state is None or state.closed:
             return
         state.closed = True
@@ -129,10 +140,12 @@ class Publisher:
         """Close every run that its program left open; silent from then on."""
         if self.silent:
             return
-        for run in list(self._runs):
-            with self.agent.guard("wandb.finish"):
-                self.closes(run)
-        self._finished = True
+        for state in list(self._runs.values()):
+            run = state.reference()
+            if run is not None:
+                with self.agent.guard("wandb.finish"):
+                    self.closes(run)
+        self.silent = True
 
     # --- parts --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""A run record from what a W&B run tells, also of one that never saw trainmeter; what it does not tell is Absent.
+"""A run record from what a W&B run tells, also of a run that never saw trainmeter; pure.
 
-Nothing is guessed: tokens come from a series that counts them, or from a config whose batch is exact; the speed from
-two rows of such a series; the peak only where GPU and number format are known.
+What it does not tell is Absent, and nothing is guessed: tokens come from a series that counts them, or from a config
+whose batch is exact; the speed from two rows of such a series; the peak only where GPU and number format are known.
 """
 
 from __future__ import annotations

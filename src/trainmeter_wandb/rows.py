@@ -29,11 +29,12 @@ class Rows:
 
     def logged(self, step: Any, commit: Any, merged: bool) -> None:
         """Follow a call, into which ours was merged or not."""
-        if step is not None and (self._highest is None or step >= self._highest):
+        if step is None:
+            # Without a step the row ends here, unless the user holds it open.
+            self._merged = commit is False and (merged or self._merged)
+            return
+        if self._highest is None or step >= self._highest:
             if step != self._step:
                 self._merged = False
             self._step = self._highest = step
-        self._merged = self._merged or merged
-        closes = commit if commit is not None else step is None
-        if closes:
-            self._merged = False
+        self._merged = not commit and (merged or self._merged)

@@ -81,23 +81,20 @@ def _log(
     original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
 ) -> Callable[..., Any]:
     @functools.wraps(original)
-    def log(self: Any, data: Any = _NOTHING, *args: Any, **kwargs: Any) -> Any:
-        if data is _NOTHING:
-            data = kwargs.pop("data", _NOTHING)
+    def log(self: Any, data: Any = _NOTHING, step: Any = None, commit: Any = None, *args: Any, **kwargs: Any) -> Any:
         if data is _NOTHING:
             return original(self, *args, **kwargs)  # raises as the user's own call would
-        if not active or publisher.silent:
-            return original(self, data, *args, **kwargs)
+        if publisher.silent or not active:
+            return original(self, data, step, commit, *args, **kwargs)
         published = data
-        before = agent.guard("wandb.merge")
-        if _on(before):
-            with before:
-                published = publisher.merged(self, data, *_row_of(args, kwargs))
+        place = agent.guard("wandb.log")
+        if getattr(place, "on", True):
+            with place:
+                published = publisher.merged(self, data, step, commit)
         with agent.logging():
-            result = original(self, published, *args, **kwargs)
-        after = agent.guard("wandb.observe")
-        if _on(after):
-            with after:
+            result = original(self, published, step, commit, *args, **kwargs)
+        if getattr(place, "on", True):
+            with place:
                 publisher.logged(data)
         return result
 
@@ -134,14 +131,3 @@ def _finish(
 
 
 _NOTHING: Any = object()
-
-
-def _row_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """The step and commit that the user gave, positionally or by name."""
-    step = args[0] if args else kwargs.get("step")
-    commit = args[1] if len(args) > 1 else kwargs.get("commit")
-    return step, commit
-
-
-def _on(place: Any) -> bool:
-    return bool(getattr(place, "on", True))

@@ -75,6 +75,7 @@ TAPS = {
     "backward": "torch.autograd",
     "model": "torch.nn.modules.module",
     "compiling": "torch.compiler",
+    "dynamo": "torch._dynamo.trace_rules",
     "data": "torch.utils.data.dataloader",
     "scaler": "torch.amp.grad_scaler",
     "checkpoint": "torch.serialization",

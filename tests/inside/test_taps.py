@@ -20,7 +20,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainmeter_core.inside import guard
-from trainmeter_core.inside.taps import model as model_tap
+from trainmeter_core.inside.agent import InGraph
+from trainmeter_core.inside.taps import model_calls
 
 OPTIMIZER = sys.modules["torch.optim.optimizer"]
 PATCHED = {
@@ -30,7 +31,7 @@ PATCHED = {
     ),
     "backward": (lambda: torch.autograd._engine_run_backward, lambda: torch.autograd.graph._engine_run_backward),
     "model": (lambda: vars(nn.Module)["__call__"],),
-    "compiling": (lambda: model_tap._compiling,),
+    "compiling": (lambda: model_calls.compiling,),
     "data": tuple(
         (lambda cls=cls: vars(cls)["__next__"])
         for name, cls in vars(torch.utils.data.dataloader).items()
@@ -38,13 +39,17 @@ PATCHED = {
     ),
     "scaler": (lambda: torch.amp.GradScaler.step,),
     "checkpoint": (lambda: torch.serialization.save,),
+    "dynamo": (lambda: set(sys.modules["torch._dynamo.trace_rules"].FORCE_SKIP_FILES),),
 }
+# Taps that see nothing by themselves.
+SILENT = ("compiling", "dynamo")
 
 
 class Broken:
-    """An agent that fails at whatever a tap asks of it; but for the two flags that the model tap reads at every call."""
+    """An agent that fails at whatever a tap asks of it, but for the flags that are read at every call."""
 
     in_model = False
+    in_graph = InGraph()
 
     def __init__(self):
         self.clock = BrokenClock()
@@ -106,7 +111,7 @@ def test_after_a_whole_training_everything_is_as_it_was(tapped):
     assert tapped.steps == steps
 
 
-@pytest.mark.parametrize("tap", [tap for tap in TAPS if tap != "compiling"])
+@pytest.mark.parametrize("tap", [tap for tap in TAPS if tap not in SILENT])
 def test_a_broken_agent_never_breaks_the_users_code(tap, lenient):
     bare = train(8)
     undo = install(tap, Broken())
@@ -128,7 +133,7 @@ def test_a_broken_sum_never_breaks_the_call_of_a_settled_model(tapped, lenient):
     assert guard.site("optimizer").count
 
 
-@pytest.mark.parametrize("tap", [tap for tap in TAPS if tap != "compiling"])
+@pytest.mark.parametrize("tap", [tap for tap in TAPS if tap not in SILENT])
 def test_a_tapped_function_keeps_name_doc_and_signature(tap, agent):
     reads = [read for read in PATCHED[tap] if callable(read())]
     before = [read() for read in reads]

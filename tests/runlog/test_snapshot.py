@@ -28,7 +28,13 @@ LINES = [
     ),
     {"type": "losses", "rank": 0, "tags": {"loss": {"first": [3, 1], "last": [2, 4], "best": [2, 4], "count": 4}}},
     {"type": "node", "readings": {"cpu": 5.0, "disk": {"a": 1}}},
-    {"type": "gpu", "gpus": {"GPU-1": {"energy_j": 7.0}}},
+    {"type": "gpu", "gpus": {"GPU-1": {"energy_j": 7.0, "tensor_active_pct": 40.0}}, "seconds": 1.0},
+    {
+        "type": "steps", "rank": 0, "pid": 2, "first": 8, "last": 8, "n": 1, "tokens": 8, "samples": 2,
+        "micro_batches": 1, "wall_s": 0.5, "time": {"step": 0.5}, "batches": [],
+    },
+    {"type": "gpu", "gpus": {"GPU-1": {"energy_j": 9.0, "tensor_active_pct": 0.0}}, "seconds": 1.0},
+    {"type": "verdict", "code": "hang", "level": "error", "sentence": "No step."},
     {"type": "span", "rank": 0, "kind": "checkpoint", "start": 1.0, "seconds": 2.0},
     {"type": "failure", "rank": 0, "pid": 1, "site": "ring", "count": 2, "first": "no space"},
     {"type": "tracker", "rank": 0, "tracker": "t", "where": {"logdir": "x"}},
@@ -56,6 +62,8 @@ def test_a_log_read_on_from_a_snapshot_gives_the_record_of_the_whole_log(tmp_pat
     (writer.directory / snapshot.SNAPSHOT_FILE).unlink()
     whole = read_run(writer.directory)
     assert with_it == whole
+    assert whole.steady_gpus.means() == {"GPU-1": {"energy_j": 7.0, "tensor_active_pct": 40.0}}
+    assert [noted.code for noted in whole.noted] == ["hang"]
     assert build(with_it) == build(whole)
     assert whole.notes.junk_lines == 1
 

@@ -10,7 +10,7 @@ import click
 
 from trainmeter_core.version import __version__
 
-from .commands import COMMANDS
+from .commands import COMMANDS, adapter_command
 from .grammar import split
 from .run import OPTIONS, WITH_VALUE, run
 
@@ -41,7 +41,11 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 def _dispatch(words: Sequence[str]) -> int:
     line = split(words, WITH_VALUE)
     if line.kind == "target" and line.rest[0] in COMMANDS:
-        return _subcommand(line.rest[0], line.options, line.rest[1:])
+        return _subcommand(line.rest[0], COMMANDS[line.rest[0]][0], line.options, line.rest[1:])
+    if line.kind == "target" and not line.options:
+        place = adapter_command(line.rest)
+        if place is not None:
+            return _subcommand(" ".join(line.rest[:2]), place, [], line.rest[2:])
     given = _parse(line.options)
     wants_version, wants_help = given.pop("version"), given.pop("help")
     if wants_version:
@@ -71,12 +75,12 @@ def _parse(options: list[str]) -> dict[str, Any]:
         raise
 
 
-def _subcommand(name: str, before: list[str], args: list[str]) -> int:
+def _subcommand(name: str, place: str, before: list[str], args: list[str]) -> int:
     if before:
         raise click.UsageError(f"{before[0]} belongs to a run; `tm {name}` takes its options after its name")
     from importlib import import_module
 
-    module, _, attribute = COMMANDS[name][0].partition(":")
+    module, _, attribute = place.partition(":")
     command: click.Command = getattr(import_module(module), attribute)
     result = command.main(args=args, prog_name=f"tm {name}", standalone_mode=False)
     return result if isinstance(result, int) else 0

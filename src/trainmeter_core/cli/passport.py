@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmeter_core.passport import compare, markdown, overlay, schema
+from trainmeter_core.passport import card as cards
+from trainmeter_core.passport import compare, markdown, overlay, page, schema
 from trainmeter_core.passport import svg as pictures
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.check import check
@@ -81,12 +82,34 @@ def read_passport(path: Path) -> Passport:
     return passport
 
 
-def document(passports: list[Passport], usd_per_gpu_hour: float | None, kg_per_kwh: float | None) -> str:
-    """Markdown of one passport in full, or of several as one table; factors of the viewer's come after it."""
+def document(
+    passports: list[Passport], usd_per_gpu_hour: float | None, kg_per_kwh: float | None, pictures: str = ""
+) -> str:
+    """Markdown of one passport in full, or of several as one table; factors of the viewer's come after it.
+
+    `pictures` is the prefix of picture files that lie beside the document.
+    """
     if len(passports) > 1:
         return compare.table(passports)
     extra = overlay.section(passports[0], usd_per_gpu_hour, kg_per_kwh)
-    return markdown.render(passports[0]) + ("\n" + extra if extra else "")
+    tags = cards.picture_tags(passports[0], pictures) if pictures else ""
+    return markdown.render(passports[0], tags) + ("\n" + extra if extra else "")
+
+
+def written(
+    form: str, passports: list[Passport], usd_per_gpu_hour: float | None, kg_per_kwh: float | None, pictures: str
+) -> str:
+    """The document in a form: json, html, card or md. Raises ValueError for several passports in a form for one."""
+    if form == "json":
+        return json.dumps(passports if len(passports) > 1 else passports[0], indent=1) + "\n"
+    if form in ("html", "card") and len(passports) > 1:
+        raise ValueError(f"--{form} shows one run, not {len(passports)}")
+    if form == "html":
+        return page.render(passports[0])
+    if form == "card":
+        extra = overlay.section(passports[0], usd_per_gpu_hour, None)
+        return cards.card(passports[0], kg_per_kwh, pictures) + ("\n" + extra if extra else "")
+    return document(passports, usd_per_gpu_hour, kg_per_kwh, pictures)
 
 
 def report(passport: Passport) -> str:
@@ -121,8 +144,14 @@ def _pretty(text: str) -> None:
 @click.argument("refs", nargs=-1, metavar="[REF]...")
 @click.option("--json", "as_json", is_flag=True, help="the passport as JSON")
 @click.option("--md", "as_markdown", is_flag=True, help="Markdown for a model card")
+@click.option("--card", "as_card", is_flag=True, help="a Hugging Face model card: Markdown that begins with metadata")
+@click.option("--html", "as_html", is_flag=True, help="one HTML page without scripts, light and dark")
 @click.option("--tracking-uri", metavar="URI", help="the tracker's server, where its own settings do not say")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="write to FILE (.json or .md)")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="write to FILE (.json, .html or .md, this one with its pictures beside it)",
+)
 @click.option(
     "--svg", type=click.Path(file_okay=False, path_type=Path), help="also write time.svg and ladder.svg to DIR"
 )
@@ -136,6 +165,8 @@ def command(
     refs: tuple[str, ...],
     as_json: bool,
     as_markdown: bool,
+    as_card: bool,
+    as_html: bool,
     tracking_uri: str | None,
     out: Path | None,
     svg: Path | None,
@@ -148,26 +179,29 @@ def command(
     REF is a run directory, a run id or the beginning of one, a passport.json, or a run in a tracker; by default the
     latest run. Several make a table.
     """
-    if as_json and as_markdown:
-        raise click.UsageError("--json and --md exclude each other")
-    as_json = as_json or (out is not None and out.suffix == ".json" and not as_markdown)
-    if as_json and (usd_per_gpu_hour is not None or kgco2_per_kwh is not None):
-        raise click.UsageError("prices and factors are no part of a passport: leave out --json")
+    flags = {"json": as_json, "md": as_markdown, "card": as_card, "html": as_html}
+    asked = [name for name, given in flags.items() if given]
+    if len(asked) > 1:
+        raise click.UsageError(f"--{asked[0]} and --{asked[1]} exclude each other")
+    form = asked[0] if asked else {".json": "json", ".html": "html"}.get(out.suffix if out is not None else "", "md")
+    if form in ("json", "html") and (usd_per_gpu_hour is not None or kgco2_per_kwh is not None):
+        raise click.UsageError(f"prices and factors are no part of a passport: leave out --{form}")
     try:
         passports = [load(ref, tracking_uri) for ref in refs or (None,)]
         if checks:
             found = "".join(report(passport) for passport in passports)
             _write(found or "every derived number holds\n", out, draw=False)
             sys.exit(1 if found else 0)
-        if as_json:
-            text = json.dumps(passports if len(passports) > 1 else passports[0], indent=1) + "\n"
-        else:
-            text = document(passports, usd_per_gpu_hour, kgco2_per_kwh)
+        beside = out.stem if out is not None and form in ("md", "card") and len(passports) == 1 else ""
+        text = written(form, passports, usd_per_gpu_hour, kgco2_per_kwh, beside)
+        if beside and out is not None:
+            for name, picture in cards.pictures_of(passports[0], beside).items():
+                out.with_name(name).write_text(picture, encoding="utf-8")
         if svg is not None:
             svg.mkdir(parents=True, exist_ok=True)
             (svg / "time.svg").write_text(pictures.time_shares(passports[0]), encoding="utf-8")
             (svg / "ladder.svg").write_text(pictures.ladder(passports[0]), encoding="utf-8")
-        _write(text, out, draw=not as_json and not as_markdown)
+        _write(text, out, draw=not asked)
     except BrokenPipeError:  # `tm passport | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:  # a reference that fits nothing, a file that cannot be read or written

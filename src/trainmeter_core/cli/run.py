@@ -70,6 +70,13 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),
     click.Option(["--python"], metavar="PATH", help="the Python that runs the script"),
     click.Option(["--progress"], is_flag=True, help="one live line on the terminal, when the output goes elsewhere"),
+    click.Option(
+        ["--metrics-port"],
+        metavar="N",
+        type=click.IntRange(0, 65535),
+        default=0,
+        help="serve /metrics on this loopback port (default: any free one)",
+    ),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
     click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
     click.Option(["--version"], is_flag=True, help="print the version"),

@@ -45,6 +45,13 @@ _INSTALL = site("install")
 _REMEMBERED = ("process", "model", "counted", "tracker", "budget")
 
 
+class InGraph:
+    """Where a compiled graph that contains an optimizer's step leaves that it ran."""
+
+    def __init__(self) -> None:
+        self.stepped: Any = None
+
+
 class Agent:
     """State shared by the taps, which read and write its attributes: a method call a tap would cost too much."""
 
@@ -52,6 +59,7 @@ class Agent:
         self.spool = spool
         self.undo: list[tuple[str, Undo]] = []
         self.model: ModelTap | None = None
+        self.in_graph = InGraph()
         self.start_anew()
 
     def start_anew(self) -> None:
@@ -191,6 +199,17 @@ class Agent:
         elif self.model is not None and self.counter.leads(key):
             self.model.leader_changed(optimizer)
 
+    def stepped_in_graph(self) -> None:
+        """A compiled graph with an optimizer's step in it ran since we looked last: that step ends now."""
+        optimizer, self.in_graph.stepped = self.in_graph.stepped, None
+        if optimizer is None:
+            return
+        # Forwards that wait already belong to the next step.
+        waiting, self.pending = self.pending, []
+        self.optimizer_enters(optimizer)
+        self.optimizer_leaves(optimizer)
+        self.pending = waiting
+
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
         if not self.counter.leads(id(optimizer)):
@@ -300,6 +319,8 @@ class Agent:
         if self.finished or os.getpid() != self.pid:
             return
         self.finished = True
+        with site("finish"):
+            self.stepped_in_graph()
         if self.publishing is not None:
             with site("finish"):
                 self.publishing.finish()

@@ -19,6 +19,7 @@ if MYPY:
 TORCH_TAPS = {
     "torch.nn.modules.module": "model",
     "torch.compiler": "compiling",
+    "torch._dynamo.trace_rules": "dynamo",
     "torch.optim.optimizer": "optimizer",
     "torch.autograd": "backward",
     "torch.utils.data.dataloader": "data",

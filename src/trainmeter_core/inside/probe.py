@@ -10,7 +10,7 @@ from .guard import failures
 
 MYPY = False
 if MYPY:
-    from typing import Any, Dict, List
+    from typing import Any
 
 MARK = "trainmeter-probe "
 
@@ -25,7 +25,7 @@ def main() -> None:
     print("\n" + MARK + json.dumps(told))  # noqa: T201
 
 
-def _torch() -> Dict[str, Any]:
+def _torch() -> dict[str, Any]:
     try:
         torch = __import__("torch")
     except ImportError as error:
@@ -44,11 +44,11 @@ def _torch() -> Dict[str, Any]:
     }
 
 
-def _plugins() -> List[Dict[str, Any]]:
+def _plugins() -> list[dict[str, Any]]:
     from .bootstrap import plugin_table
-    from .loader import load_plugin, load_pluggy
+    from .loader import load_pluggy, load_plugin
 
-    found = []
+    found: list[dict[str, Any]] = []
     load_pluggy()
     from ..plugins import manager_of_one
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from _thread import get_ident
 from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -171,6 +172,10 @@ class Publishing:
             self._published[tracker] = dict(where)
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
+    def blocked(self, call: str, seconds: float, advice: str) -> None:
+        """Leave word for `tm`, which knows how long the run was."""
+        self._agent.event("blocked", {"call": call, "seconds": seconds, "advice": advice})
+
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 
@@ -199,6 +204,8 @@ class Publishing:
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The row that is due, if one is; every reader is given each row once."""
         now = monotonic()
+        if get_ident() == self._agent.clock.thread:
+            self._agent.stepped_in_graph()
         steps = self._agent.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
         if due and steps != self._row_steps and (self._steps or final):

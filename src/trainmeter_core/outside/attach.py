@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from .git_state import git_state
 from .gpu_watch import GpuWatch
 from .node import NodeSampler
 from .program import program_of
-from .session import hardware_fields
+from .surroundings import hardware_fields
 
 if TYPE_CHECKING:
+    import threading
     from pathlib import Path
 
     from .process_tree import ProcessTree

@@ -25,5 +25,7 @@ class RunOptions:
     run_name: str | None = None
     no_taps: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
+    metrics_port: int = 0
+    """Where /metrics is served on loopback; 0: any free port."""
     quiet: bool = False
     progress: bool = False

@@ -47,6 +47,7 @@ def recover(directory: Path) -> Recovered:
 
     Raises ValueError with one line when the run still goes on, has its end already, or is no run directory.
     """
+    from trainmeter_core.passport import card
     from trainmeter_core.passport.build import build
     from trainmeter_core.passport.markdown import render
     from trainmeter_core.runlog.read import RunReader
@@ -59,6 +60,8 @@ def recover(directory: Path) -> Recovered:
         raise ValueError(f"{directory.name} is still running under tm") from error
     try:
         known = RunReader(directory).finish()
+        if isinstance(known.identity.run_id, str):
+            writer.run_id = known.identity.run_id
         ended = not (isinstance(known.end.code, Absent) and isinstance(known.end.signal, Absent))
         spool = None if ended else spool_left_by(writer.run_id)
         steps = 0
@@ -69,7 +72,8 @@ def recover(directory: Path) -> Recovered:
             steps = _carry_over(spool, directory, writer)
             writer.append("recovered", steps=steps)
         passport = build(RunReader(directory).finish())
-        writer.write_passport(passport, render(passport))
+        tags, pictures = card.picture_tags(passport, "passport"), card.pictures_of(passport, "passport")
+        writer.write_passport(passport, render(passport, tags), pictures)
     finally:
         problem = writer.problem
         writer.close()
@@ -131,7 +135,7 @@ def recover_in_background() -> None:
         runs = [run for run in unfinished() if time.time() - (run / LOG_FILE).stat().st_mtime > _REST_S]
         if not runs:
             return
-        subprocess.Popen(
+        subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", "trainmeter_core", "recover", "--quiet", *map(str, runs)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -21,11 +21,12 @@ from .live import LiveRun
 from .local_files import LocalFiles
 from .metrics import MetricsServer
 from .newest import Newest
+from .pending import deliver_in_background, pending_files
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
 from .recover import recover_in_background
 from .spool import Spool
-from .summary import failure_line, nothing_seen, summary_line
+from .summary import blocking_calls, failure_line, nothing_seen, summary_line
 from .voice import Voice
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _GIVEN = ("convention", "peak_tflops", "budget_tokens", "budget_steps", "budget_
 def run(options: RunOptions, argv: list[str]) -> int:
     """Run `argv` and end as it ended; returns only an exit code, a death by signal is repeated on tm itself."""
     session = Session(options, argv)
+    deliver_in_background()
     end = launch(
         argv,
         session.environment(inherited_environment()),
@@ -89,6 +91,8 @@ class Session:
         self._environ: dict[str, str] = {}
         self._records: list[dict[str, Any]] = []
         self._trackers: set[str] = set()
+        """Whose runs the user was shown the way to."""
+        self._blocked: dict[tuple[str, int], tuple[float, str]] = {}
         self._stepped_once = False
         self._reader: RunReader | None = None
         self._progress = ProgressLine.on_terminal() if options.progress else None
@@ -122,11 +126,16 @@ class Session:
             return None
 
     def _metrics_server(self) -> MetricsServer | None:
-        try:
-            return MetricsServer(labels={"run": self.writer.run_id, "node": platform.node()})
-        except OSError as error:
-            self.failures.append(("metrics", 1, str(error)))
-            return None
+        labels = {"run": self.writer.run_id, "node": platform.node()}
+        for port in dict.fromkeys((self.options.metrics_port, 0)):
+            try:
+                return MetricsServer(port, labels)
+            except OSError as error:
+                if port:  # another run's, most likely: this one is then served elsewhere
+                    self.voice.tell(f"port {port} cannot be had for /metrics: {error.strerror or error}")
+                else:
+                    self.failures.append(("metrics", 1, str(error)))
+        return None
 
     # --- while the command runs ---------------------------------------------------------------------------------
 
@@ -202,6 +211,9 @@ class Session:
             self.live.budget(Budget("steps", record["budget_steps"]))
         elif kind == "tracker" and isinstance(record.get("where"), dict):
             self._tracker(str(record.get("tracker")), record["where"])
+        elif kind == "blocked":
+            key = (str(record.get("call")), int(record.get("pid", 0)))
+            self._blocked[key] = (float(record.get("seconds", 0.0)), str(record.get("advice", "")))
         elif kind == "failure":
             told = (str(record.get("site")), int(record.get("count", 1)), str(record.get("first", "")))
             self._agent_failures.append(told)
@@ -217,10 +229,10 @@ class Session:
         self.local.not_needed()
         if tracker in self._trackers:
             return
-        self._trackers.add(tracker)
         for _, manager in managers(self.plugins):
             line: str | None = manager.hook.where(tracker=tracker, place=where)
             if line:
+                self._trackers.add(tracker)
                 self._say_where(line)
 
     def _say_where(self, line: str | None) -> None:
@@ -270,7 +282,7 @@ class Session:
             self._last_look,
             lambda: self._record_end(end, seconds),
             self._write_passport,
-            lambda: self._report(end),
+            lambda: self._report(end, seconds),
         ):
             try:
                 step()
@@ -300,23 +312,27 @@ class Session:
         self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
 
     def _write_passport(self) -> None:
+        from trainmeter_core.passport import card
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
 
         self.passport = build(self._log_reader().finish())
-        text = render(self.passport)
-        self.writer.write_passport(self.passport, text)
-        self.local.close(text, self.passport)
+        tags, pictures = card.picture_tags(self.passport, "passport"), card.pictures_of(self.passport, "passport")
+        self.writer.write_passport(self.passport, render(self.passport, tags), pictures)
+        self.local.close(render(self.passport), self.passport)
 
-    def _report(self, end: Exit) -> None:
+    def _report(self, end: Exit, seconds: float) -> None:
         if end.problem:
             self.voice.say(end.problem)
         if self.passport is not None and self._stepped_once:
-            self.voice.tell(summary_line(self.passport, str(self.writer.directory / PASSPORT_MARKDOWN_FILE)))
+            place = str(self.writer.directory / PASSPORT_MARKDOWN_FILE)
+            self.voice.tell(summary_line(self.passport, place, blocking_calls(self._blocked, self.passport, seconds)))
             for verdict in self.passport["verdicts"][:1]:
                 self.voice.tell(verdict["sentence"])
         elif not end.problem:
             self.voice.tell(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
+        if pending_files(self.writer.directory):
+            self.voice.tell("a tracker did not answer: `tm publish`, or the next run under tm, sends what waits for it")
         if self.writer.problem:
             self.voice.tell(f"the run log stopped: {self.writer.problem}")
         failures = self.failures + self._agent_failures

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# A user who loses less than this to their tracker has nothing to gain from hearing of it.
+_BLOCKING_PCT = 5.0
+
 _PREFIXES = ("", "K", "M", "G", "T", "P", "E", "Z", "Y")
 _TIME_WORDS = {
     "step": "training steps",
@@ -19,10 +22,10 @@ _TIME_WORDS = {
 }
 
 
-def summary_line(passport: Mapping[str, Any], place: str) -> str:
+def summary_line(passport: Mapping[str, Any], place: str, blocking: Sequence[str] = ()) -> str:
     """Say what a run came to: steps, tokens, FLOPs, MFU with convention and peak, the largest time share, the passport.
 
-    A number that is not known is left out, MFU is named with its reason.
+    A number that is not known is left out, MFU is named with its reason. `blocking` are sentences of `blocking_calls`.
     """
     said = [counted(_value(passport["data"]["steps"]), "step")]
     tokens = _value(passport["data"]["tokens"])
@@ -39,6 +42,7 @@ def summary_line(passport: Mapping[str, Any], place: str) -> str:
     share = _largest_share(passport["time"]["shares"])
     if share:
         said.append(share)
+    said.extend(blocking)
     said.append(f"passport {place}")
     return " · ".join(said)
 
@@ -60,6 +64,26 @@ def _largest_share(shares: Mapping[str, Any]) -> str:
         return ""
     kind = max(known, key=lambda name: known[name])
     return f"{known[kind]:.0f} % of the time in {_TIME_WORDS[kind]}"
+
+
+def blocking_calls(
+    calls: Mapping[tuple[str, int], tuple[float, str]], passport: Mapping[str, Any], seconds: float
+) -> list[str]:
+    """Say which calls of the user's held their training up for more than 5 % of the run, the worst first.
+
+    `calls` holds (call, process) to (seconds, advice); of several processes the one that waited longest counts, and
+    no more than the training thread itself spent in tracker calls: what runs on another thread holds nothing up.
+    """
+    most = _value(passport["time"]["rank_seconds"]["logging"]) or 0.0
+    worst: dict[str, tuple[float, str]] = {}
+    for (call, _pid), told in calls.items():
+        worst[call] = max(worst.get(call, (0.0, "")), told)
+    said = []
+    for call, (held, advice) in sorted(worst.items(), key=lambda item: -item[1][0]):
+        share = 100 * min(held, most) / seconds if seconds > 0 else 0.0
+        if share > _BLOCKING_PCT:
+            said.append(f"{call} took {share:.0f} % of the run: {advice}")
+    return said
 
 
 def nothing_seen(agents: int, command: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ class Surroundings:
         """Lines for the person at the terminal."""
         self.gpus: GpuWatch = GpuWatch(environ, peak_tflops=peak_tflops)
         self._node: NodeSampler = NodeSampler()
-        self._records: list[dict[str, Any]] = [{"type": "hardware", **_hardware(self._node.describe())}]
+        self._records: list[dict[str, Any]] = [{"type": "hardware", **hardware_fields(self._node.describe())}]
         self._next_node = 0.0
         self._hang = HangWatch()
 
@@ -71,7 +71,7 @@ class Surroundings:
         return records
 
 
-def _hardware(described: Mapping[str, Any]) -> dict[str, Any]:
+def hardware_fields(described: Mapping[str, Any]) -> dict[str, Any]:
     """The run log's `hardware` fields from what the node sampler describes."""
     wanted = {"cpu": "cpu_model", "cpu_cores": "cpu_cores", "memory_bytes": "memory_bytes"}
     return {name: described[key] for name, key in wanted.items() if described.get(key) is not None}

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from trainmeter_core.readings import Absent
 
 from .sheet import Json, reading
+from .worked import worked
 
 MOST_LOSSES = 40
 MOST_BATCHES = 12
@@ -17,11 +18,15 @@ _TIMES = "\u00d7"
 Rows = Iterable[Sequence[str]]
 
 
-def render(passport: Json) -> str:
-    """The whole document: a headline, one table per section, and the gaps at the end."""
+def render(passport: Json, pictures: str = "") -> str:
+    """The whole document: a headline, one table per section, and the gaps at the end.
+
+    `pictures` is Markdown that follows the headline, from `card.picture_tags`.
+    """
     parts = [
         "# Training passport: " + escape(passport["identity"]["script"] or "unknown script"),
         headline(passport),
+        pictures,
         _section("Identity", _identity(passport)),
         _section("Hardware and software", _hardware(passport)),
         _section("Model", _model(passport)),
@@ -32,6 +37,7 @@ def render(passport: Json) -> str:
         _section("Where the time went", _time(passport)),
         _section("Energy", [("GPUs", cell(passport["energy"]["gpu_kwh"]))]),
         _table("Losses", ("name", "first", "last", "lowest", "values"), _losses(passport)),
+        _table("Worked out by hand", ("number", "formula", "with its inputs"), _worked(passport)),
         _table("Not known", ("field", "why"), _gaps(passport)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -192,6 +198,11 @@ def _time(passport: Json) -> Rows:
     yield "restarts", cell(known["restarts"])
     for kind, share in known["shares"].items():
         yield kind.replace("_", " "), cell(share)
+
+
+def _worked(passport: Json) -> Rows:
+    for each in worked(passport):
+        yield escape(each.field), escape(each.formula), escape(each.numbers)
 
 
 def _losses(passport: Json) -> Rows:

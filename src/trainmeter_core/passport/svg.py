@@ -31,14 +31,18 @@ _FILLS = {
     "startup": "#6d6fc4",
     "other": "#80868b",
 }
-_STYLE = (
-    "<style>text{font:13px system-ui,sans-serif;fill:#1f2328}.dim{fill:#59636e}.track{fill:#d1d9e0}"
-    "@media(prefers-color-scheme:dark){text{fill:#f0f6fc}.dim{fill:#9198a1}.track{fill:#3d444d}}</style>"
-)
+_INK = {
+    "light": "text{fill:#1f2328}.dim{fill:#59636e}.track{fill:#d1d9e0}",
+    "dark": "text{fill:#f0f6fc}.dim{fill:#9198a1}.track{fill:#3d444d}",
+}
+_FONT = "text{font:13px system-ui,sans-serif}"
+_STYLES = {scheme: f"<style>{_FONT}{ink}</style>" for scheme, ink in _INK.items()}
+_STYLES["reader"] = f"<style>{_FONT}{_INK['light']}@media(prefers-color-scheme:dark){{{_INK['dark']}}}</style>"
+"""By colour scheme of the page; "reader" follows the reader's system."""
 
 
-def time_shares(passport: Json) -> str:
-    """One bar of the time's parts with its legend; says why when they are not known. Returns an SVG document."""
+def time_shares(passport: Json, scheme: str = "reader") -> str:
+    """One bar of the time's parts with its legend, for a page of the colour scheme. Returns an SVG document."""
     values = {kind: reading(passport, "time.shares." + kind) for kind in TIME_KINDS}
     parts: list[str] = []
     left = 0.0
@@ -51,23 +55,28 @@ def time_shares(passport: Json) -> str:
         x, y = (at % 3) * WIDTH / 3, 30 + _BAR + 24 + (at // 3) * _LINE
         parts.append(f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="11" height="11" rx="2" fill="{_FILLS[kind]}"/>')
         parts.append(_text(x + 17, y, f"{kind.replace('_', ' ')} {_percent(value)}"))
-    return _document("Where the time went", 30 + _BAR + 24 + 3 * _LINE, parts)
+    return _document("Where the time went", 30 + _BAR + 24 + 3 * _LINE, parts, scheme)
 
 
-def ladder(passport: Json) -> str:
-    """One bar per rung from 0 to 100 percent; a rung that is not known has no bar. Returns an SVG document."""
+def ladder(passport: Json, scheme: str = "reader") -> str:
+    """One bar per rung from 0 to 100 percent; one that is not known has no bar. Returns an SVG document."""
     parts: list[str] = []
     for at, rung in enumerate(LADDER_RUNGS):
         value = reading(passport, "efficiency.ladder." + rung)
         y = 30 + at * _LINE
-        track = WIDTH - _LABEL - 80
-        parts.append(_text(0, y + 12, rung[2:].replace("_", " ")))
+        track = WIDTH - _LABEL - 110
+        parts.append(_text(0, y + 12, _label(rung)))
         if not isinstance(value, Absent):
             shown = min(max(value, 0.0), 100.0)
             parts.append(f'<rect class="track" x="{_LABEL}" y="{y}" width="{track}" height="15" rx="3"/>')
             parts.append(f'<rect x="{_LABEL}" y="{y}" width="{track * shown / 100:.2f}" height="15" fill="#2a7fbf"/>')
-        parts.append(_text(WIDTH - 70, y + 12, _percent(value), dim=isinstance(value, Absent)))
-    return _document("Utilization ladder", 30 + len(LADDER_RUNGS) * _LINE, parts)
+        parts.append(_text(WIDTH - 100, y + 12, _percent(value), dim=isinstance(value, Absent)))
+    return _document("Utilization ladder", 30 + len(LADDER_RUNGS) * _LINE, parts, scheme)
+
+
+def _label(rung: str) -> str:
+    name = rung[2:].replace("_", " ")
+    return name.upper() if name in ("ofu", "hfu", "mfu") else name
 
 
 def _percent(value: float | Absent) -> str:
@@ -78,8 +87,8 @@ def _text(x: float, y: float, text: str, dim: bool = False) -> str:
     return f'<text x="{x:.0f}" y="{y:.0f}"{" class=" + chr(34) + "dim" + chr(34) if dim else ""}>{escape(text)}</text>'
 
 
-def _document(title: str, height: int, parts: list[str]) -> str:
+def _document(title: str, height: int, parts: list[str], scheme: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-label="{escape(title)}">{_STYLE}{_text(0, 16, title)}{"".join(parts)}</svg>\n'
+        f'role="img" aria-label="{escape(title)}">{_STYLES[scheme]}{_text(0, 16, title)}{"".join(parts)}</svg>\n'
     )

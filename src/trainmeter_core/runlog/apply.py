@@ -43,6 +43,7 @@ class Application:
             "span": self._span,
             "losses": self._tags,
             "tracker": self._tracker,
+            "blocked": self._blocked,
             "node": self._node,
             "gpu": self._gpu,
             "hardware": self._hardware,
@@ -190,6 +191,10 @@ class Application:
         entry = {"tracker": _text(fields["tracker"]), "where": where}
         if entry not in self.record.trackers and len(self.record.trackers) < MOST_ENTRIES:
             self.record.trackers.append(entry)
+
+    def _blocked(self, fields: Mapping[str, Any]) -> None:
+        # Told as a share of the whole run, which only its end knows; until then the seconds are in `logging` time.
+        _text(fields["call"]), _seconds(fields["seconds"])
 
     def _node(self, fields: Mapping[str, Any]) -> None:
         observe(self.record.node, _object(fields["readings"]))

@@ -14,6 +14,8 @@ LOG_FILE = "log.jsonl"
 PASSPORT_FILE = "passport.json"
 PASSPORT_MARKDOWN_FILE = "passport.md"
 LOCAL_TRACKER_DIRECTORY = "tb"
+PENDING = "pending-{tracker}.jsonl"
+"""What a tracker's adapter could not send while the run lasted; gone once `tm publish` has sent it."""
 
 
 class Field(NamedTuple):
@@ -108,6 +110,13 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         _RANK,
         Field("tracker", "string", True, "name of the adapter"),
         Field("where", "object of strings", True, "log directory, run id, URL"),
+    ),
+    "blocked": (
+        _RANK,
+        Field("pid", "integer", True, "process id"),
+        Field("call", "string", True, "a tracker's call that the user makes"),
+        Field("seconds", "number", True, "how long it has blocked the training thread so far"),
+        Field("advice", "string", False, "what helps"),
     ),
     "node": (Field("readings", "object", True, "name to number, nested as the sampler likes"),),
     "gpu": (

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.redact import redact_command, redact_text
@@ -80,7 +81,7 @@ class RunWriter:
         writer._log = os.open(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if not lock(writer._log):
-                raise BlockingIOError(f"{directory} is being written")  # noqa: TRY301 - closes below
+                raise BlockingIOError(f"{directory} is being written")
             _end_torn_line(writer._log)
         except OSError:
             os.close(writer._log)
@@ -103,9 +104,13 @@ class RunWriter:
         except OSError as error:  # ENOSPC, EDQUOT, EIO, a vanished network file system
             self._stop(error)
 
-    def write_passport(self, passport: Mapping[str, Any], markdown: str) -> None:
-        """Write passport.json and passport.md, each atomically; also tried after the log has stopped."""
+    def write_passport(
+        self, passport: Mapping[str, Any], markdown: str, pictures: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Write passport.json, passport.md and its pictures, each atomically; also tried after the log has stopped."""
         try:
+            for name, picture in pictures.items():
+                _write_atomically(self.directory / name, picture.encode())
             _write_atomically(self.directory / PASSPORT_FILE, json.dumps(passport, indent=1).encode() + b"\n")
             _write_atomically(self.directory / PASSPORT_MARKDOWN_FILE, markdown.encode(errors="backslashreplace"))
         except OSError as error:  # as in append

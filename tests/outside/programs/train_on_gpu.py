@@ -7,9 +7,11 @@ import argparse
 import time
 import types
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=4.0)
@@ -67,9 +69,11 @@ if args.device != "cpu":
 if args.uuid:
     torch.cuda.get_device_properties = lambda _: types.SimpleNamespace(uuid=args.uuid)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
-ids = torch.randint(V, (4, T))
+loader = DataLoader(torch.randint(V, (64, T)), batch_size=4)
 end = time.monotonic() + args.seconds
-while time.monotonic() < end:
+for ids in chain.from_iterable(repeat(loader)):
+    if time.monotonic() > end:
+        break
     logits = model(ids)
     loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), ids.flatten())
     optimizer.zero_grad()

@@ -6,6 +6,7 @@ import functools
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from .. import span_clock
 from ..guard import site, unseen
 
 if TYPE_CHECKING:
@@ -23,15 +24,25 @@ _SITE = site("backward")
 _NAME = "_engine_run_backward"
 
 
+def _step_in_graph(agent: Agent) -> None:
+    """The optimizer's step before this backward ran in a compiled graph; the time from here on is the next step's."""
+    with _SITE:
+        agent.stepped_in_graph()
+        agent.clock.set_base(span_clock.STEP)
+
+
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Wrap the engine call in `torch.autograd`, and in `torch.autograd.graph` where it is defined."""
     places = [place for place in (module, module.graph) if hasattr(place, _NAME)]
     original = getattr(module, _NAME)
+    in_graph = agent.in_graph
 
     @functools.wraps(original)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         if not _SITE.on:
             return original(*args, **kwargs)
+        if in_graph.stepped is not None:
+            _step_in_graph(agent)
         start = monotonic()
         try:
             return original(*args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import model
+from . import model_calls
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -12,16 +12,12 @@ if TYPE_CHECKING:
     from ...hookspecs import Undo
     from ..agent import Agent
 
-MYPY = False
-if MYPY:
-    pass
-
 
 def install(module: ModuleType, agent: Agent) -> Undo:  # noqa: ARG001 - every tap has this signature
     """Take `torch.compiler.is_compiling`, which torch.compile folds to True."""
-    model._compiling = module.is_compiling  # noqa: SLF001 - the two taps are one mechanism
+    model_calls.compiling = module.is_compiling
 
     def undo() -> None:
-        model._compiling = model._never_compiling  # noqa: SLF001
+        model_calls.compiling = model_calls.never_compiling
 
     return undo

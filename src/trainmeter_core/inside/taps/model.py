@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import gc
 import sys
-from _thread import get_ident
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from .. import span_clock
 from ..batch_shape import batch_shape
-from ..guard import site, unseen
+from ..guard import site
+from . import model_calls
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -71,31 +70,15 @@ class ModelTap:
         self.agent = agent
         self.noted: dict[int, _Noted] = {}
         self.calls = 0
+        self.roots: list[Any] = []
         self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
-        original = self.module_class.__call__
-        self.original = original
-        tap = self
-        agent = self.agent
-
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
-            if _compiling() or agent.in_model or get_ident() != agent.clock.thread:
-                return original(self, *args, **kwargs)
-            agent.in_model = True
-            try:
-                if _SITE.on:
-                    tap.note(self, args, kwargs)
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                unseen(error)
-                raise
-            finally:
-                agent.in_model = False
-
-        self.module_class.__call__ = __call__
+        self.original = self.module_class.__call__
+        model_calls.noting, model_calls.module_call = self, self.original
+        self.module_class.__call__ = model_calls.noting_call
         self.armed = True
 
     def disarm(self) -> None:
@@ -107,6 +90,11 @@ class ModelTap:
     def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note an outermost call of any module."""
         try:
+            if self.agent.in_graph.stepped is not None:
+                self.agent.stepped_in_graph()
+                if not self.armed:
+                    self._call_after_first_step(module, args, kwargs)
+                    return
             self.calls += 1
             if self.calls > _PATIENCE:
                 self.disarm()
@@ -116,7 +104,7 @@ class ModelTap:
                 if len(self.noted) >= _MOST_NOTED:
                     return
                 noted = self.noted[id(module)] = _Noted(module)
-            if module.training and _grad_enabled():
+            if module.training and model_calls.grad_enabled():
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
                     noted.pending.append(shape)
@@ -126,6 +114,13 @@ class ModelTap:
                         noted.call = remembered(args, kwargs, shape, _autocast_dtype(module))
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
+
+    def _call_after_first_step(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The first step ran in a graph and was met in this call, which is already one of the model's own."""
+        if module.training and model_calls.grad_enabled() and any(root() is module for root in self.roots):
+            shape = batch_shape(args, kwargs)
+            if shape is not None:
+                self.agent.pending.append(shape)
 
     def backward_ran(self) -> None:
         """Forwards that waited for this backward are micro-batches."""
@@ -226,7 +221,7 @@ class ModelTap:
         for kind in kinds:
             own = vars(kind).get("__call__")
             self.tapped.append((kind, own))
-            kind.__call__ = _tapped_call(kind, own, ids, self.agent)
+            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)
 
     def _describe(self, root: Any, autocast: str) -> None:
         from ..describe import describe
@@ -249,37 +244,6 @@ class ModelTap:
                 del kind.__call__
             else:
                 kind.__call__ = own
-
-
-def _tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent) -> Callable[..., Any]:
-    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched."""
-
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
-        if _compiling() or agent.in_model or id(self) not in ids:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
-        if _SITE.on and get_ident() == agent.clock.thread:
-            try:
-                clock = agent.clock
-                if self.training and _grad_enabled():
-                    if clock.base != span_clock.STEP:
-                        clock.set_base(span_clock.STEP)
-                    shape = batch_shape(args, kwargs)
-                    if shape is not None:
-                        agent.pending.append(shape)
-                elif clock.base != span_clock.EVAL:
-                    clock.set_base(span_clock.EVAL)
-            except Exception as error:  # noqa: BLE001 - arguments may be anything
-                _SITE.failed(error)
-        agent.in_model = True
-        try:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
-        except BaseException as error:
-            unseen(error)
-            raise
-        finally:
-            agent.in_model = False
-
-    return __call__
 
 
 def _search_heap(module_class: Any, owned: set[int]) -> Any:
@@ -322,22 +286,3 @@ def _autocast_dtype(root: Any) -> str:
 
 def _device(root: Any) -> str:
     return next((str(p.device.type) for p in root.parameters()), "cpu")
-
-
-def _grad_enabled() -> bool:
-    # Inference mode turns gradients off as well.
-    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
-    if _is_grad_enabled is None:
-        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
-    return _is_grad_enabled()
-
-
-_is_grad_enabled: Callable[[], bool] | None = None
-
-
-def _never_compiling() -> bool:
-    return False
-
-
-# Replaced by torch.compiler.is_compiling once that module is there; torch.compile folds it to True while tracing.
-_compiling: Callable[[], bool] = _never_compiling

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..guard import site
+from . import model_calls
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -22,16 +23,20 @@ _SITE = site("optimizer")
 
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Register the pre- and post-hook for all optimizers of `torch.optim.optimizer`."""
+    in_graph = agent.in_graph
 
     def before(optimizer: Any, *_: Any) -> None:
-        if _SITE.on:
+        if not model_calls.compiling() and _SITE.on:
             try:
                 agent.optimizer_enters(optimizer)
             except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training
                 _SITE.failed(error)
 
     def after(optimizer: Any, *_: Any) -> None:
-        if _SITE.on:
+        if model_calls.compiling():
+            # Becomes part of the graph and happens whenever that runs, without a break in it.
+            in_graph.stepped = optimizer
+        elif _SITE.on:
             try:
                 agent.optimizer_leaves(optimizer)
             except Exception as error:  # noqa: BLE001 - as above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import io
 import json
@@ -65,10 +66,8 @@ class Redactor:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         users = {environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "USERNAME")}
-        try:
+        with contextlib.suppress(KeyError, OSError):  # a user id without a name, as in containers
             users.add(getpass.getuser())
-        except (KeyError, OSError):  # a user id without a name, as in containers
-            pass
         home = os.path.basename(environ.get("HOME", ""))
         self._words = {word: "[user]" for word in (*users, home) if len(word) >= _SHORTEST_NAME and word != "root"}
         node = platform.node()

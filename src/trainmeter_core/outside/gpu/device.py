@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainmeter_core.outside.gpu.inventory import Listed
 
 _UTILIZATION_SAMPLES, _CLOCK_SAMPLES = 1, 5
+_SHORTEST_S = 0.1  # just after a GPU came back the counter has moved by a few of its steps only
 _WHOLE_GPU_ONLY = Absent("the driver measures it for the whole GPU, which other MIG slices share")
 
 
@@ -195,7 +196,7 @@ class Gpu:
         if (
             not isinstance(joules, Absent)
             and not isinstance(values["energy_mj"], Absent)
-            and seconds > 0
+            and seconds >= _SHORTEST_S
             and joules > 0
         ):
             values["power_w"] = joules / seconds

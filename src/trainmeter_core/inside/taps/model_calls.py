@@ -1,0 +1,99 @@
+"""What the model tap puts in place of `__call__`: while torch.compile traces it, it is the user's call and no more.
+
+With the optimizer's hooks, the only functions of ours that may become part of a graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import get_ident
+from typing import TYPE_CHECKING
+
+from .. import span_clock
+from ..batch_shape import batch_shape
+from ..guard import site, unseen
+
+if TYPE_CHECKING:
+    from ..agent import Agent
+
+MYPY = False
+if MYPY:
+    from typing import Any, Callable
+
+_SITE = site("model call")
+
+
+def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """`nn.Module.__call__` while the model is sought.
+
+    A function without a closure: a graph compiled through it holds no guard that fails when it is gone.
+    """
+    if compiling() or noting.agent.in_model or get_ident() != noting.agent.clock.thread:
+        return module_call(self, *args, **kwargs)
+    agent = noting.agent
+    agent.in_model = True
+    try:
+        if _SITE.on:
+            noting.note(self, args, kwargs)
+        return module_call(self, *args, **kwargs)
+    except BaseException as error:
+        unseen(error)
+        raise
+    finally:
+        agent.in_model = False
+
+
+noting: Any = None
+module_call: Any = None
+
+
+def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent) -> Callable[..., Any]:
+    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
+        if compiling() or agent.in_model or id(self) not in ids:
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        if _SITE.on and get_ident() == agent.clock.thread:
+            try:
+                clock = agent.clock
+                if agent.in_graph.stepped is not None:
+                    agent.stepped_in_graph()
+                if self.training and grad_enabled():
+                    if clock.base != span_clock.STEP:
+                        clock.set_base(span_clock.STEP)
+                    shape = batch_shape(args, kwargs)
+                    if shape is not None:
+                        agent.pending.append(shape)
+                elif clock.base != span_clock.EVAL:
+                    clock.set_base(span_clock.EVAL)
+            except Exception as error:  # noqa: BLE001 - arguments may be anything
+                _SITE.failed(error)
+        agent.in_model = True
+        try:
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
+        finally:
+            agent.in_model = False
+
+    return __call__
+
+
+def grad_enabled() -> bool:
+    # Inference mode turns gradients off as well.
+    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
+    if _is_grad_enabled is None:
+        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
+    return _is_grad_enabled()
+
+
+_is_grad_enabled: Callable[[], bool] | None = None
+
+
+def never_compiling() -> bool:
+    return False
+
+
+# Replaced by torch.compiler.is_compiling once that module is there; torch.compile folds it to True while tracing.
+compiling: Callable[[], bool] = never_compiling

@@ -1,0 +1,114 @@
+"""One real tracking server on sqlite for all tests, and a proxy before it that can be slow, refuse and be cut off."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+
+mlflow = pytest.importorskip("mlflow")
+
+from mlflow_agent import Agent  # noqa: E402
+from moody_proxy import MoodyProxy  # noqa: E402
+
+from trainmeter_mlflow import plugin, publish, sender  # noqa: E402
+from trainmeter_mlflow.tap import MODULES  # noqa: E402
+
+# Telemetry would ask the network.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+os.environ["DO_NOT_TRACK"] = "true"
+# Its job runners are more processes than a test needs.
+os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory):
+    """A database with MLflow's tables, which take seconds to make; copied where a test wants its own."""
+    folder = tmp_path_factory.mktemp("tables")
+    store = importlib.import_module("mlflow.store.tracking.sqlalchemy_store").SqlAlchemyStore(
+        f"sqlite:///{folder}/mlflow.db", f"file://{folder}/artifacts"
+    )
+    store.engine.dispose()
+    return folder / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, migrated):
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "mlflow.db").write_bytes(migrated.read_bytes())
+    port = free_port()
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
+             "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "a")],
+            stdout=log, stderr=log, cwd=folder, start_new_session=True,
+        )  # fmt: skip
+    uri = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(uri + "/health", timeout=2).read()
+                break
+            except OSError:
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.2)
+        yield uri
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait(20)
+
+
+@pytest.fixture
+def proxy(server):
+    """The server behind something that a test can make slow, failing or deaf."""
+    moody = MoodyProxy(server)
+    yield moody
+    moody.close()
+
+
+@pytest.fixture
+def database(tmp_path, migrated):
+    """The URI of a fresh database of this test's own."""
+    (tmp_path / "mlflow.db").write_bytes(migrated.read_bytes())
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+@pytest.fixture
+def agent():
+    return Agent()
+
+
+@pytest.fixture
+def tapped(agent, monkeypatch, tmp_path):
+    """Every store tapped; rows as fast as the test makes steps; a run directory. Undone afterwards."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    monkeypatch.setenv("TRAINMETER_RUN", str(directory))
+    monkeypatch.setattr(publish, "_PACE", ((float("inf"), 0.0),))
+    monkeypatch.setattr(sender, "LINGER_S", 0.05)
+    undos = [plugin.install_tap(importlib.import_module(name), agent) for name in MODULES]
+    yield SimpleNamespace(directory=directory, finish=lambda: plugin.finish(agent), agent=agent)
+    plugin.finish(agent)
+    for undo in undos:
+        undo()
+    plugin._publishers.clear()
+
+
+@pytest.fixture
+def client(database):
+    return mlflow.MlflowClient(database)

@@ -1,0 +1,209 @@
+"""A tracking server that is slow, refuses, is gone, or has lost the run costs the training nothing, and no data."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from mlflow_reading import artifacts, fresh_run, history, points
+from moody_proxy import MoodyProxy
+
+import mlflow
+from trainmeter_mlflow import door, plugin, sender, spool
+from trainmeter_mlflow.deliver import deliver
+from trainmeter_mlflow.run_page import NOTE_TAG
+
+
+@pytest.fixture
+def logged(agent, server, proxy, tapped, monkeypatch):
+    """Log a step through the proxy as a user does whose own calls succeed: into a store that we tap, past the moods.
+
+    The proxy's moods are for our thread alone, so that what is measured is ours.
+    """
+    client = mlflow.MlflowClient(server)
+    run_id = fresh_run(client, "outage")
+    proxied = mlflow.MlflowClient(proxy.uri)._tracking_client.store
+    from mlflow.entities import Metric
+
+    def log(step):
+        agent.step()
+        publisher = plugin._publishers[id(agent)]
+        began = time.monotonic()
+        publisher.logged(proxied, run_id, [Metric("loss", 1.0, 1_000_000 + step, step)])
+        return time.monotonic() - began
+
+    log.run_id, log.client = run_id, client
+    return log
+
+
+def test_a_slow_server_never_holds_up_the_users_call(logged, proxy, tapped):
+    proxy.delay_s = 0.5
+    spent = sum(logged(step) for step in range(40))
+    assert spent < 0.5
+    tapped.finish()
+    assert len(history(logged.client, logged.run_id, "trainmeter/mfu_pct")) == 40
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_what_a_server_refuses_for_a_while_arrives_once_it_recovers(logged, proxy, tapped, status, agent):
+    proxy.status = status
+    for step in range(5):
+        logged(step)
+    while not proxy.requests:
+        time.sleep(0.02)
+    proxy.status = 0
+    tapped.finish()
+    assert [step for step, _ in history(logged.client, logged.run_id, "trainmeter/mfu_pct")] == list(range(5))
+    assert not agent.failures
+
+
+def test_a_row_that_arrived_though_its_answer_was_lost_is_there_once(logged, proxy, tapped):
+    """Repeated with the same time, so that the store knows it again."""
+    proxy.delay_s = 0.0
+    logged(1)
+    tapped.finish()
+    rows = points(logged.client, logged.run_id, "trainmeter/mfu_pct")
+    again = mlflow.entities.Metric("trainmeter/mfu_pct", 41.5, rows[0][1], rows[0][0])
+    logged.client.log_batch(logged.run_id, [again])
+    assert points(logged.client, logged.run_id, "trainmeter/mfu_pct") == rows
+
+
+def test_a_server_that_is_gone_at_the_end_leaves_a_file_and_it_is_delivered_once(logged, proxy, tapped, server, agent):
+    """Nothing is lost after recovery, nothing is there twice, and the panels follow."""
+    logged(0)
+    wait_for(lambda: history(logged.client, logged.run_id, "trainmeter/mfu_pct"))
+    port = proxy.port
+    proxy.close()
+    for step in range(1, 6):
+        logged(step)
+    began = time.monotonic()
+    tapped.finish()
+    assert time.monotonic() - began < 6
+    assert [parcel.step for parcel in rows_in(tapped.directory)] == list(range(1, 6))
+    assert "secret" not in (tapped.directory / spool.FILE).read_text()
+
+    (tapped.directory / "passport.json").write_text(json.dumps(agent.passport()))
+    left = deliver(str(tapped.directory))
+    assert [(each.sent, each.left) for each in left] == [(0, 6)]
+    recovered = MoodyProxy(server, port)
+    try:
+        assert [(each.sent, each.left) for each in deliver(str(tapped.directory))] == [(6, 0)]
+        assert deliver(str(tapped.directory)) == []
+    finally:
+        recovered.close()
+    assert [step for step, _ in history(logged.client, logged.run_id, "trainmeter/mfu_pct")] == list(range(6))
+    assert not (tapped.directory / spool.FILE).exists()
+    assert "trainmeter/panel.html" in artifacts(server, logged.run_id)
+    assert "41.5 %" not in logged.client.get_run(logged.run_id).data.tags[NOTE_TAG]  # no peak, so no MFU is claimed
+
+
+def rows_in(directory):
+    """What waits, but for the empty row that stands for the panels."""
+    return [parcel for parcel in spool.read(directory) if parcel.values]
+
+
+def wait_for(what, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+def test_a_deaf_server_costs_five_seconds_at_the_end_and_no_more(logged, proxy, tapped):
+    proxy.delay_s = 60.0
+    logged(0)
+    began = time.monotonic()
+    tapped.finish()
+    assert time.monotonic() - began < sender.EXIT_S + 1.0
+    assert len(rows_in(tapped.directory)) == 1
+    proxy.delay_s = 0.0
+
+
+def test_a_deleted_run_is_left_alone(logged, proxy, tapped, agent):
+    """Nothing is spooled for it, and nothing more is asked of the server."""
+    logged(0)
+    wait_for(lambda: history(logged.client, logged.run_id, "trainmeter/mfu_pct"))
+    logged.client.delete_run(logged.run_id)
+    for step in range(1, 4):
+        logged(step)
+    tapped.finish()
+    assert spool.read(tapped.directory) == []
+    assert not agent.failures
+
+
+def test_rows_of_a_run_that_was_deleted_meanwhile_are_struck_off(tmp_path, server):
+    client = mlflow.MlflowClient(server)
+    run_id = fresh_run(client, "outage")
+    client.delete_run(run_id)
+    spool.append(tmp_path, [spool.Parcel(server, run_id, 1, 1, {"trainmeter/a": 1.0}, False)])
+    (told,) = deliver(str(tmp_path))
+    assert (told.sent, told.left, told.reason) == (0, 0, "the run was deleted")
+    assert deliver(str(tmp_path)) == []
+
+
+def test_a_full_disk_loses_the_spool_and_nothing_else(logged, proxy, tapped, monkeypatch, agent):
+    """The rows are gone then; the user's program goes on, and the failure is counted."""
+    proxy.close()
+    (tapped.directory / spool.FILE).symlink_to("/dev/full")
+    logged(0)
+    with pytest.raises(OSError, match="No space left"):  # raised by this test's guard, swallowed by the real one
+        tapped.finish()
+    assert [site for site, _ in agent.failures] == ["mlflow.spool"]
+
+
+def test_many_waiting_rows_go_to_the_disk_and_none_is_lost(logged, proxy, tapped, monkeypatch, server):
+    monkeypatch.setattr(sender, "MOST_WAITING", 20)
+    port = proxy.port
+    proxy.close()
+    for step in range(60):
+        logged(step)
+        time.sleep(0.02)
+    tapped.finish()
+    assert sorted(parcel.step for parcel in rows_in(tapped.directory)) == list(range(60))
+    recovered = MoodyProxy(server, port)
+    deliver(str(tapped.directory))
+    recovered.close()
+    assert len(history(logged.client, logged.run_id, "trainmeter/mfu_pct")) == 60
+
+
+def test_two_deliveries_at_once_send_each_row_once(tmp_path, server):
+    client = mlflow.MlflowClient(server)
+    run_id = fresh_run(client, "outage")
+    parcels = [spool.Parcel(server, run_id, step, step, {"trainmeter/a": 1.0}, False) for step in range(50)]
+    spool.append(tmp_path, parcels)
+    told = []
+    threads = [threading.Thread(target=lambda: told.extend(deliver(str(tmp_path)))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(each.sent for each in told) == 50
+    assert len(history(client, run_id, "trainmeter/a")) == 50
+
+
+def test_half_a_line_in_the_file_is_left_out(tmp_path):
+    spool.append(tmp_path, [spool.Parcel("http://x", "r", 1, 1, {"trainmeter/a": 1.0}, False)])
+    with open(tmp_path / spool.FILE, "a") as file:
+        file.write('{"tracking_uri": "http://x", "run_id": "r", "st')
+    assert [parcel.step for parcel in spool.read(tmp_path)] == [1]
+
+
+def test_an_address_with_a_password_is_never_written_down(tmp_path, agent, tapped, server):
+    from trainmeter_mlflow.place import public_uri
+
+    assert public_uri("http://me:secret@host:5000/base") == "http://host:5000/base"
+    assert public_uri("postgresql://u:p@db/mlflow") == "postgresql://db/mlflow"
+    assert public_uri("sqlite:////a/b@c.db") == "sqlite:////a/b@c.db"
+
+
+def test_an_error_says_whether_to_try_again():
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, PERMISSION_DENIED, RESOURCE_DOES_NOT_EXIST
+
+    assert door.meaning(MlflowException("no such run", RESOURCE_DOES_NOT_EXIST)) == door.GONE
+    assert door.meaning(MlflowException("must be in the 'active' state", INVALID_PARAMETER_VALUE)) == door.GONE
+    assert door.meaning(MlflowException("bad name", INVALID_PARAMETER_VALUE)) == door.REFUSED
+    assert door.meaning(MlflowException("log in first", PERMISSION_DENIED)) == door.LATER
+    assert door.meaning(OSError("No space left on device")) == door.LATER

@@ -106,9 +106,8 @@ def main() -> None:
         print(f"step: bare {1000 * bare:.2f} ms, tm {1000 * metered:.2f} ms, {100 * (metered / bare - 1):+.2f} %")
         for kind, told in calls.items():
             told.sort()
-            print(
-                f"log_metric, {kind}: p50 {1000 * told[len(told) // 2]:.2f} ms, p95 {1000 * told[len(told) * 95 // 100]:.2f} ms"
-            )
+            middle, high = told[len(told) // 2], told[len(told) * 95 // 100]
+            print(f"log_metric, {kind}: p50 {1000 * middle:.2f} ms, p95 {1000 * high:.2f} ms")
 
 
 if __name__ == "__main__":

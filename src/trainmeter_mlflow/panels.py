@@ -50,6 +50,9 @@ def tags(values: Mapping[str, float], passport: Mapping[str, Any] | None) -> dic
     told: dict[str, str] = {"trainmeter.version": __version__}
     for name, path in _OF_THE_RUN.items():
         value = _known(passport, path, values.get(PREFIX + name))
+        if name in ("step", "tokens"):
+            # Of a resumed run the series count all processes, a passport its own.
+            value = values.get(PREFIX + name, value)
         if value is not None:
             told["trainmeter." + name] = _number(value)
     if passport is not None:

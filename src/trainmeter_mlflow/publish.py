@@ -10,6 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Sequence
 
+from trainmeter_core.resumption import continued
+
 from .place import public_uri, uri_of
 from .runs import Run, Runs
 from .sender import Row, Sender, Target
@@ -149,6 +151,7 @@ class Publisher:
             at = run.axis.end(row.get(_OPTIMIZER_STEP))
             now = int(time.time() * 1000)
             self._give(run, Row(Target(run.store, run.run_id), row, at, now, passport, final=True))
+        self._runs.since = self.agent.counts()
 
     def _give(self, run: Run, row: Row) -> None:
         if not run.began:
@@ -156,6 +159,7 @@ class Publisher:
             self.agent.publishes_to(TRACKER, tracking_uri=public_uri(uri_of(run.store)), run_id=run.run_id)
         if self._sender is None:
             self._sender = Sender(self.agent, os.environ.get("TRAINMETER_RUN", ""))
+        row = row._replace(values=continued(row.values, before={}, since=run.since) if row.values else {})
         now = time.monotonic()
         if now >= self._next_node or row.final:
             self._next_node = now + _NODE_EVERY_S

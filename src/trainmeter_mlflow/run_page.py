@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from trainmeter_core.resumption import continued
+from trainmeter_core.series import CUMULATIVE, PREFIX
 
 from . import door, panels
 from .place import VIEW_KEY, public_uri, uri_of
@@ -37,6 +40,7 @@ class RunPage:
         self.final = False
         self._door = door.door_of(store)
         self._met = False
+        self._before: dict[str, float] | None = None
         self._latest: dict[str, float] = {}
         self._tags_at = 0.0
         self._mirror = SystemMirror(os.environ)
@@ -48,12 +52,15 @@ class RunPage:
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write rows; the newest passport that they carry is to be drawn."""
+        if self._before is None:
+            self._before = before_this_process(self._door.run(self.run_id).metrics)
         values = dict(self._latest)
         passport = None
         metrics: list[door.Metric] = []
         for row in rows:
-            values.update(row.values)
-            metrics += door.metrics_of(row.values, row.timestamp, row.step)
+            told = continued(row.values, before=self._before, since={}) if row.values else {}
+            values.update(told)
+            metrics += door.metrics_of(told, row.timestamp, row.step)
             passport = row.passport or passport
         metrics += self._mirror.metrics(rows)
         due = passport is not None or time.monotonic() - self._tags_at >= _TAGS_EVERY_S
@@ -91,3 +98,9 @@ class RunPage:
         if self._door.experiment_tags(experiment_id).get(VIEW_TAG) != view:
             self._door.tag_experiment(experiment_id, VIEW_TAG, view)
         self._met = True
+
+
+def before_this_process(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The sums of a resumed run's earlier processes, from its newest values."""
+    names = (PREFIX + name for name in CUMULATIVE)
+    return {name: metrics[name] for name in names if name in metrics}

@@ -6,7 +6,7 @@ Ours go where the training curve goes.
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 from trainmeter_core.step_axis import Axis
 
@@ -18,11 +18,16 @@ _MOST_RUNS = 512
 
 
 class Run:
-    """What is known of one run. `score` counts the user's values whose step went forward."""
+    """What is known of one run.
 
-    __slots__ = ("axis", "began", "ended", "run_id", "score", "store")
+    `score` counts the user's values whose step went forward; `since` holds the sums that the process had already when
+    an earlier run of its had ended.
+    """
 
-    def __init__(self, store: Any, run_id: str) -> None:
+    __slots__ = ("axis", "began", "ended", "run_id", "score", "since", "store")
+
+    def __init__(self, store: Any, run_id: str, since: Mapping[str, float]) -> None:
+        self.since = since
         self.store = store
         self.run_id = run_id
         self.axis = Axis()
@@ -37,13 +42,15 @@ class Runs:
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], Run] = {}
         self.primary: Run | None = None
+        self.since: Mapping[str, float] = {}
+        """For runs that are still to come."""
 
     def of(self, store: Any, run_id: str) -> Run:
         """Give what is known of a run, noted on first sight."""
         key = (id(store), run_id)
         run = self._known.get(key)
         if run is None:
-            run = Run(store, run_id)
+            run = Run(store, run_id, self.since)
             if len(self._known) >= _MOST_RUNS:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = run

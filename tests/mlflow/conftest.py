@@ -81,6 +81,12 @@ def proxy(server):
     moody.close()
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """MLflow writes artifacts below the working directory where a database is all it has."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def database(tmp_path, migrated):
     """The URI of a fresh database of this test's own."""

@@ -84,7 +84,7 @@ class Agent:
         return passport_so_far("", [steps, losses])
 
     def counts(self):
-        return {"trainmeter/step": float(self.steps)}
+        return {"trainmeter/step": float(self.steps), "trainmeter/tokens": float(self.steps * 524289)}
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         self.places.append((tracker, where))

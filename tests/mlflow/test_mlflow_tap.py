@@ -160,7 +160,22 @@ def test_runs_one_after_another_each_get_their_own_series(agent, database, clien
     tapped.finish()
     for run_id in (first, second):
         assert len(history(client, run_id, "trainmeter/mfu_pct")) == 12
+        assert history(client, run_id, "trainmeter/step") == [(step, step + 1.0) for step in range(12)]
     assert [where["run_id"] for _t, where in agent.places if "experiment_id" in where] == [first, second]
+
+
+def test_a_resumed_run_goes_on_from_its_sums(agent, database, client, tapped):
+    """The process that resumes it counts from nothing; the run does not."""
+    run_id = fresh_run(client)
+    earlier = [Metric("trainmeter/step", 100.0, 1, 100), Metric("trainmeter/tokens", 5000.0, 1, 100)]
+    client.log_batch(run_id, earlier)
+    for step in range(101, 104):
+        agent.step()
+        client.log_metric(run_id, "loss", 1.0, step=step)
+    tapped.finish()
+    assert history(client, run_id, "trainmeter/step") == [(step, float(step)) for step in (100, 101, 102, 103)]
+    assert client.get_run(run_id).data.metrics["trainmeter/tokens"] == 5000 + 3 * 524289
+    assert client.get_run(run_id).data.tags["trainmeter.step"] == "103"
 
 
 def test_no_run_is_ever_made_by_us(agent, database, client, tapped):

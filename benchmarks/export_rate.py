@@ -1,6 +1,9 @@
 """How fast a million-step run is exported, and what memory that takes.
 
 Run: python benchmarks/export_rate.py. Target: memory does not grow with the run.
+
+Measured on two cores of a shared machine, a million steps: CSV 3,600 rows/s and 19 MB, Parquet 4,000 rows/s and 183 MB
+(162 MB at a tenth of the steps: a row group and pyarrow itself).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """How long a passport of a million optimizer steps takes, and what memory: from the log alone and from its snapshot.
 
 Run: python benchmarks/passport_read.py. Targets: at most 2 s and 100 MB for a run that tm watched (with a snapshot).
+
+Measured on two cores of a shared machine, 204 MB of log: from the log alone 6.4 s and 20 MB, from its snapshot 0.01 s
+and 20 MB, imports 0.04 to 0.2 s besides; a snapshot is written in 1 ms.
 """
 
 from __future__ import annotations

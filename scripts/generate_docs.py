@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.flops import CONVENTIONS
 from trainmeter_core.outside.node.series import SERIES as NODE_SERIES
+from trainmeter_core.passport import schema
+from trainmeter_core.passport.same import MAY_DIFFER
 from trainmeter_core.series import PREFIX, SERIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -68,7 +74,52 @@ def node() -> str:
     )
 
 
-PAGES = {"spec.md": spec, "node.md": node}
+PASSPORT_HEAD = """# The passport
+
+<!-- Generated from src/trainmeter_core/passport/ by scripts/generate_docs.py; edit there. -->
+
+What a run spent and how well it used its hardware, as `passport.json` and `passport.md` in its run directory. Get it
+with `tm passport` (the latest run), `tm passport RUN` or a run in a tracker; `--json`, `--md`, `--html`, `--card` (a
+model card with metadata), `--out FILE`; several runs make a table.
+
+- A number is `{value, unit, source}`. Its source is one of: measured (a clock or counter), counted (steps, tokens,
+  bytes), formula (follows from other numbers in the same passport), user (given to `tm` or logged), assumed (a table,
+  or equal ranks). A value that is not known is null, and `gaps` has the reason.
+- `tm passport --check FILE` computes every number of source formula again from the inputs in the passport and names
+  those that do not hold; the digest tells an edit of any other field. It proves no author.
+- Prices and carbon factors are no part of it: `--usd-per-gpu-hour` and `--kgco2-per-kwh` show them beside it.
+"""
+
+
+def passport() -> str:
+    """The page of the passport's fields."""
+    described = schema.load()
+    lines = [PASSPORT_HEAD, "## Fields", "", "| field | type | meaning |", "|---|---|---|"]
+    lines += [f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in _fields("", described)]
+    lines += ["", "## The same run from its directory and from a tracker", "", "Equal but for these fields:", ""]
+    lines += ["| field | why it may differ |", "|---|---|"]
+    lines += [f"| `{name}` | {reason} |" for name, reason in MAY_DIFFER.items()]
+    return "\n".join([*lines, ""])
+
+
+def _fields(path: str, node: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, field in node.get("properties", {}).items():
+        full = f"{path}.{name}" if path else name
+        meaning = field.get("description", "").replace("|", "\\|")
+        if "properties" in field:
+            yield full, "object", meaning
+            yield from _fields(full, field)
+            continue
+        yield full, _kind(field), meaning
+
+
+def _kind(field: dict[str, Any]) -> str:
+    reference: str = field.get("$ref", "")
+    kind = field.get("type", reference.rpartition("/")[2].replace("_", " ") or "any")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+PAGES = {"spec.md": spec, "node.md": node, "passport.md": passport}
 
 
 def main() -> int:

@@ -192,13 +192,3 @@ class Hooks:
 
         Process: tm, of a later time. Thread: main. Rate: once per directory. Returns: one entry per tracker's run.
         """
-
-    @hookspec(firstresult=True)
-    def export(self, tracker: str, run_directory: str, target: Mapping[str, str]) -> str | None:
-        """Write a run of a run directory into this tracker, as if it had seen the run.
-
-        `target` is what the user said of the place: ``server``, ``project``, ``name``; each may be missing.
-
-        Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
-        Raises `ValueError` with one clear line when it cannot be written.
-        """

@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Tuple
 
 from .flops import CONVENTIONS, HEADLINE, training_flops
+from .flops.counted import Counted
+from .flops.executed import executed_flops
 from .pace import Pace
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
@@ -70,6 +72,9 @@ class Meter:
         self.peak_tflops = peak_tflops
         self.headline = headline
         self.budget = budget
+        self.counted = Counted()
+        self.recompute: str | None = None
+        """What the model is seen to recompute, a name of flops.executed.RECOMPUTED; None where nothing tells."""
         self.pace = Pace()
         self._known: dict[tuple[str, Shape], int | Absent] = {}
 
@@ -96,6 +101,20 @@ class Meter:
             return 0
         seen = self.shape.batch_seen(sequences, length, target)
         return seen if isinstance(seen, Absent) else training_flops(convention, self.shape, seen)
+
+    def executed(self, batches: Mapping[Shape, int]) -> int | float | Absent:
+        """Give the FLOPs that these micro-batches execute, recomputation included: counted, else by the formula."""
+        counted = self.counted.executed([(*shape, calls) for shape, calls in batches.items()])
+        if not isinstance(counted, Absent) or self.recompute is None or isinstance(self.shape, Absent):
+            return counted
+        total = 0
+        for shape, calls in batches.items():
+            seen = self.shape.batch_seen(*shape) if shape[0] else Absent("an empty batch")
+            flops = seen if isinstance(seen, Absent) else executed_flops(self.shape, seen, self.recompute)
+            if isinstance(flops, Absent):
+                return flops
+            total += flops * calls
+        return total
 
     def row(self, window: Window, totals: Totals, scale: tuple[int, int]) -> dict[str, float]:
         """Give the row to publish: names with prefix, finite values.
@@ -143,6 +162,10 @@ class Meter:
                 row["mfu/" + convention] = 100.0 * per_device / self.peak_tflops
         if "mfu/" + self.headline in row:
             row["mfu_pct"] = row["ladder/6_mfu"] = row["mfu/" + self.headline]
+        executed = self.executed(window.rate_batches)
+        if not isinstance(executed, Absent) and not isinstance(self.peak_tflops, Absent):
+            hfu = 100.0 * executed * factor / window.rate_s / self.ranks / 1e12 / self.peak_tflops
+            row["hfu_pct"] = row["ladder/5_hfu"] = hfu
         return row
 
     def _budget(self, row: Mapping[str, float], totals: Totals) -> dict[str, float]:

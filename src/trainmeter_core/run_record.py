@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 
+from .flops.counted import Counted
 from .gpu_totals import SteadyGpus
 from .readings import Absent
 from .run_tables import BatchCounts, Loss, Statistics
@@ -220,7 +221,7 @@ class ReadingNotes:
 class RunRecord:
     """One run. `ranks` holds the totals per rank; `summed` holds totals over all ranks where a source has only these.
 
-    `batches` and `steady_batches` are summed over the ranks seen. `counted_flops` is what one whole run executed by
+    `batches` and `steady_batches` are summed over the ranks seen. `counted` is what single micro-batches executed by
     torch's own count, recompute included. `gpus` is over the whole run, `steady_gpus` over its steady part.
     `last_seen` is seconds since the epoch of the newest record.
     """
@@ -236,7 +237,7 @@ class RunRecord:
     shape_source: Text = UNKNOWN
     batches: BatchCounts = field(default_factory=BatchCounts)
     steady_batches: BatchCounts = field(default_factory=BatchCounts)
-    counted_flops: Number = UNKNOWN
+    counted: Counted = field(default_factory=Counted)
     spans: dict[str, Statistics] = field(default_factory=dict)
     losses: dict[str, Loss] = field(default_factory=dict)
     trackers: list[dict[str, Any]] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any
 
 from trainmeter_core.hookspecs import Delivered
 from trainmeter_core.passport import schema
@@ -20,7 +20,7 @@ _ROWS_AT_ONCE = 10
 _PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
-def deliver(run_directory: str) -> List[Delivered]:
+def deliver(run_directory: str) -> list[Delivered]:
     """Send every row that waits in a run directory.
 
     What was sent is struck off at once. A crash in between may send ten rows again: they carry the timestamps of the
@@ -61,11 +61,11 @@ def _deliver_run(run_directory: str, uri: str, run_id: str) -> Delivered:
     return Delivered(sent, 0, place)
 
 
-def _strike(run_directory: str, rows: List[spool.Parcel]) -> None:
+def _strike(run_directory: str, rows: list[spool.Parcel]) -> None:
     spool.replace(run_directory, [each for each in spool.read(run_directory) if each not in rows])
 
 
-def _draw(opened: door.Door, run_directory: str, run_id: str, newest: Dict[str, float]) -> None:
+def _draw(opened: door.Door, run_directory: str, run_id: str, newest: dict[str, float]) -> None:
     """Write the panels from the passport that tm wrote at the run's end."""
     passport = _passport(run_directory)
     if passport is None:
@@ -74,7 +74,7 @@ def _draw(opened: door.Door, run_directory: str, run_id: str, newest: Dict[str, 
     note = panels.note(facts.tags.get(NOTE_TAG, ""), panels.headline(newest, passport))
     told = panels.tags(newest, passport)
     opened.send(run_id, [], {**told, **({NOTE_TAG: note} if note is not None else {})})
-    opened.upload(run_id, facts, FOLDER, panels.files(newest, passport))
+    opened.upload(facts, FOLDER, panels.files(newest, passport))
 
 
 def _passport(run_directory: str) -> Any:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tempfile
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple, Tuple
 
 Metric = Tuple[str, float, int, int]
 """Key, value, timestamp in milliseconds, step."""
@@ -40,8 +40,8 @@ class Facts(NamedTuple):
     experiment_id: str
     artifact_uri: str
     deleted: bool
-    tags: Dict[str, str]
-    metrics: Dict[str, float]
+    tags: dict[str, str]
+    metrics: dict[str, float]
     """Newest values."""
 
 
@@ -51,7 +51,7 @@ def key_of(name: str) -> str:
     return "/".join(parts)[:_LONGEST_KEY]
 
 
-def metrics_of(values: Mapping[str, float], timestamp: int, step: int) -> List[Metric]:
+def metrics_of(values: Mapping[str, float], timestamp: int, step: int) -> list[Metric]:
     """Give a row as metrics, finite values only: an infinite one would be stored as the largest number there is."""
     return [(key_of(name), float(value), timestamp, step) for name, value in values.items() if math.isfinite(value)]
 
@@ -83,7 +83,7 @@ class StoreDoor:
     def __init__(self, store: Any) -> None:
         self._store = store
 
-    def send(self, run_id: str, metrics: List[Metric], tags: Mapping[str, str]) -> None:
+    def send(self, run_id: str, metrics: list[Metric], tags: Mapping[str, str]) -> None:
         """Write metrics and tags to a run."""
         from mlflow.entities import Metric as Entity
         from mlflow.entities import RunTag
@@ -106,7 +106,7 @@ class StoreDoor:
             dict(run.data.metrics),
         )
 
-    def experiment_tags(self, experiment_id: str) -> Dict[str, str]:
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:
         """Read an experiment's tags."""
         return dict(self._store.get_experiment(experiment_id).tags)
 
@@ -116,7 +116,8 @@ class StoreDoor:
 
         self._store.set_experiment_tag(experiment_id, ExperimentTag(key, value))
 
-    def upload(self, run_id: str, facts: Facts, folder: str, files: Mapping[str, str]) -> None:
+    @staticmethod
+    def upload(facts: Facts, folder: str, files: Mapping[str, str]) -> None:
         """Write text files into a folder of the run's artifacts."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
@@ -131,7 +132,7 @@ class ServerDoor:
     def __init__(self, store: Any) -> None:
         self._store = store
 
-    def send(self, run_id: str, metrics: List[Metric], tags: Mapping[str, str]) -> None:
+    def send(self, run_id: str, metrics: list[Metric], tags: Mapping[str, str]) -> None:
         """Write metrics and tags to a run."""
         self._ask(
             "POST",
@@ -155,7 +156,7 @@ class ServerDoor:
             {each["key"]: float(each.get("value", 0.0)) for each in data.get("metrics", ())},
         )
 
-    def experiment_tags(self, experiment_id: str) -> Dict[str, str]:
+    def experiment_tags(self, experiment_id: str) -> dict[str, str]:
         """Read an experiment's tags."""
         found = self._ask("GET", "experiments/get", {"experiment_id": experiment_id})["experiment"]
         return {tag["key"]: tag.get("value", "") for tag in found.get("tags", ())}
@@ -165,7 +166,7 @@ class ServerDoor:
         told = {"experiment_id": experiment_id, "key": key, "value": value}
         self._ask("POST", "experiments/set-experiment-tag", told)
 
-    def upload(self, run_id: str, facts: Facts, folder: str, files: Mapping[str, str]) -> None:
+    def upload(self, facts: Facts, folder: str, files: Mapping[str, str]) -> None:
         """Write text files into a folder of the run's artifacts, through the server where it keeps them."""
         root = facts.artifact_uri
         if root.startswith(_THROUGH_SERVER):
@@ -173,7 +174,7 @@ class ServerDoor:
             for name, text in files.items():
                 self._request("PUT", start + "/" + name, data=text.encode("utf-8", "backslashreplace"))
             return
-        StoreDoor(self._store).upload(run_id, facts, folder, files)
+        StoreDoor.upload(facts, folder, files)
 
     def _ask(self, method: str, what: str, told: Mapping[str, Any]) -> Any:
         return self._request(method, "/api/2.0/mlflow/" + what, **{"params" if method == "GET" else "json": told})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 from trainmeter_core.passport.markdown import escape, figure, render
 from trainmeter_core.passport.panel import panel
@@ -32,7 +32,7 @@ _OF_THE_RUN = {
 }
 
 # Section, kind of chart, series without prefix. A chart of several series has no title but its section's.
-CHARTS: Tuple[Tuple[str, str, Sequence[str]], ...] = (
+CHARTS: tuple[tuple[str, str, Sequence[str]], ...] = (
     ("trainmeter: utilization ladder", "LINE", tuple("ladder/" + rung for rung in LADDER_RUNGS)),
     ("trainmeter: where the time goes", "LINE", tuple("time/" + kind for kind in TIME_KINDS)),
     ("trainmeter: MFU by run, and speed", "BAR", ("mfu_pct",)),
@@ -42,12 +42,12 @@ CHARTS: Tuple[Tuple[str, str, Sequence[str]], ...] = (
 )
 
 
-def tags(values: Mapping[str, float], passport: Optional[Mapping[str, Any]]) -> Dict[str, str]:
+def tags(values: Mapping[str, float], passport: Mapping[str, Any] | None) -> dict[str, str]:
     """The run's tags: what one filters and sorts runs by. A value not known has no tag.
 
     `values` is the newest row; `passport` the whole run's, where one was just made.
     """
-    told: Dict[str, str] = {"trainmeter.version": __version__}
+    told: dict[str, str] = {"trainmeter.version": __version__}
     for name, path in _OF_THE_RUN.items():
         value = _known(passport, path, values.get(PREFIX + name))
         if value is not None:
@@ -91,16 +91,18 @@ def headline(values: Mapping[str, float], passport: Mapping[str, Any]) -> str:
     return "\n".join(("trainmeter: " + first + "  ", " · ".join(counts) + "  ", third))
 
 
-def note(theirs: str, ours: str) -> Optional[str]:
-    """The description with our lines after the user's text, in place of ours of before; None when it needs no change,
-    or when the user's text would no longer be whole."""
+def note(theirs: str, ours: str) -> str | None:
+    """The description with our lines after the user's text, in place of ours of before.
+
+    None when it needs no change, or when the user's text would no longer be whole.
+    """
     kept = _BLOCK.sub("\n\n", theirs).strip("\n") if _START in theirs else theirs
     block = _START + "\n" + ours + "\n" + _END
     whole = (kept.rstrip("\n") + "\n\n" if kept.strip() else "") + block
     return None if whole == theirs or len(whole) > LONGEST_NOTE else whole
 
 
-def files(values: Mapping[str, float], passport: Mapping[str, Any]) -> Dict[str, str]:
+def files(values: Mapping[str, float], passport: Mapping[str, Any]) -> dict[str, str]:
     """The artifacts, by name."""
     return {
         "panel.html": panel(passport, values),
@@ -125,9 +127,9 @@ def shared_view() -> str:
     )
 
 
-def _chart(section: str, kind: str, names: Sequence[str]) -> Dict[str, Any]:
-    keys: List[str] = [PREFIX + name for name in names]
-    chart: Dict[str, Any] = {
+def _chart(section: str, kind: str, names: Sequence[str]) -> dict[str, Any]:
+    keys: list[str] = [PREFIX + name for name in names]
+    chart: dict[str, Any] = {
         "uuid": "trainmeter-" + kind.lower() + "-" + names[0].replace("/", "-"),
         "type": kind,
         "metricSectionId": section,
@@ -157,7 +159,7 @@ def _chart(section: str, kind: str, names: Sequence[str]) -> Dict[str, Any]:
     return chart
 
 
-def _known(passport: Optional[Mapping[str, Any]], path: str, otherwise: Optional[float] = None) -> Optional[float]:
+def _known(passport: Mapping[str, Any] | None, path: str, otherwise: float | None = None) -> float | None:
     """A passport's number by its path; `otherwise` where there is none."""
     here: Any = passport
     for name in path.split("."):

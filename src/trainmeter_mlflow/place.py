@@ -56,8 +56,15 @@ def pages(where: Mapping[str, str]) -> str | None:
             return "run " + run_id + " in experiment " + experiment + " of " + uri
         return "mlflow ui --backend-store-uri " + uri + ", then run " + run_id
     base = start + "/#/experiments/" + experiment + "/runs"
-    return base + "/" + run_id + " · charts of all its runs: " + base + "?viewStateShareKey=" + VIEW_KEY + (
-        "&compareRunsMode=CHART"
+    return (
+        base
+        + "/"
+        + run_id
+        + " · charts of all its runs: "
+        + base
+        + "?viewStateShareKey="
+        + VIEW_KEY
+        + ("&compareRunsMode=CHART")
     )
 
 

@@ -4,7 +4,7 @@
 # pluggy's marker comes through our loader, which gives it no type.
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from trainmeter_core.hookspecs import AgentFace, Check, Delivered, Undo, hookimpl
 
@@ -70,6 +70,16 @@ def open_run(ref: str, server: str | None) -> Any | None:
     from .read import open_run as read_run
 
     return read_run(found[0], server or found[1])
+
+
+@hookimpl
+def export(tracker: str, passport: Mapping[str, Any], target: Mapping[str, str], rows: Iterable[Any]) -> str | None:
+    """Write a finished run into an experiment."""
+    if tracker != TRACKER:
+        return None
+    from .export import export as write
+
+    return write(passport, target, rows)
 
 
 @hookimpl

@@ -136,7 +136,8 @@ class Publisher:
         self._began = self._began or now
         self._next_row = now + next(pace for age, pace in _PACE if now - self._began < age) - 0.05
         at = run.axis.place(step, row.get(_OPTIMIZER_STEP))
-        self._give(run, row, at, timestamp, passport=None if run.began else self.agent.passport(), final=False)
+        passport = None if run.began else self.agent.passport()
+        self._give(run, Row(Target(run.store, run.run_id), row, at, timestamp, passport, final=False))
         if now >= self._next_advice:
             self._next_advice = now + _ADVICE_EVERY_S
             self._advise()
@@ -146,22 +147,22 @@ class Publisher:
         passport = self.agent.passport()
         if row or passport:
             at = run.axis.end(row.get(_OPTIMIZER_STEP))
-            self._give(run, row, at, int(time.time() * 1000), passport=passport, final=True)
+            now = int(time.time() * 1000)
+            self._give(run, Row(Target(run.store, run.run_id), row, at, now, passport, final=True))
 
-    def _give(
-        self, run: Run, row: dict[str, float], step: int, timestamp: int, passport: dict[str, Any] | None, final: bool
-    ) -> None:
+    def _give(self, run: Run, row: Row) -> None:
         if not run.began:
             run.began = True
             self.agent.publishes_to(TRACKER, tracking_uri=public_uri(uri_of(run.store)), run_id=run.run_id)
         if self._sender is None:
             self._sender = Sender(self.agent, os.environ.get("TRAINMETER_RUN", ""))
         now = time.monotonic()
-        if now >= self._next_node or final:
+        if now >= self._next_node or row.final:
             self._next_node = now + _NODE_EVERY_S
         else:
-            row = {name: value for name, value in row.items() if not name.startswith(_NODE)}
-        self._sender.put(Row(Target(run.store, run.run_id), row, step, timestamp, passport, final))
+            kept = {name: value for name, value in row.values.items() if not name.startswith(_NODE)}
+            row = row._replace(values=kept)
+        self._sender.put(row)
 
     def _advise(self) -> None:
         for call, seconds in self._waited.items():

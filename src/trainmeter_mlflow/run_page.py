@@ -76,7 +76,7 @@ class RunPage:
             note = panels.note(facts.tags.get(NOTE_TAG, ""), panels.headline(self._latest, passport))
             if note is not None:
                 self._door.send(self.run_id, [], {NOTE_TAG: note})
-            self._door.upload(self.run_id, facts, FOLDER, panels.files(self._latest, passport))
+            self._door.upload(facts, FOLDER, panels.files(self._latest, passport))
         self.dropped()
 
     def dropped(self) -> None:

@@ -34,8 +34,10 @@ class Target(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row of series. `timestamp` is in milliseconds and stays the same however often the row is sent, so that
-    MLflow knows a repetition. With a `passport` the run's panels are written, `final` ones at the run's end."""
+    """One row of series. With a `passport` the run's panels are written, `final` ones at the run's end.
+
+    `timestamp` is in milliseconds and stays the same however often the row is sent, so that MLflow knows a repetition.
+    """
 
     target: Target
     values: dict[str, float]

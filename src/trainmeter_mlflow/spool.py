@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 from trainmeter_core.runlog.format import PENDING
 
@@ -21,11 +21,11 @@ class Parcel(NamedTuple):
     run_id: str
     step: int
     timestamp: int
-    values: Dict[str, float]
+    values: dict[str, float]
     panels: bool
 
 
-def append(directory: str, parcels: List[Parcel]) -> None:
+def append(directory: str, parcels: list[Parcel]) -> None:
     """Add parcels to a run's file. Raises OSError when they cannot be written, a full disk among the reasons."""
     lines = "".join(json.dumps(parcel._asdict(), separators=(",", ":")) + "\n" for parcel in parcels)
     with locked(directory):
@@ -34,7 +34,7 @@ def append(directory: str, parcels: List[Parcel]) -> None:
             file.write(lines)
 
 
-def read(directory: str) -> List[Parcel]:
+def read(directory: str) -> list[Parcel]:
     """Give what waits, oldest first; lines that a full disk or a crash cut short are left out."""
     try:
         with open(os.path.join(directory, FILE), encoding="utf-8", errors="replace") as file:
@@ -44,7 +44,7 @@ def read(directory: str) -> List[Parcel]:
     return [parcel for parcel in found if parcel is not None]
 
 
-def replace(directory: str, parcels: List[Parcel]) -> None:
+def replace(directory: str, parcels: list[Parcel]) -> None:
     """Write anew what still waits, at once; with none the file goes."""
     path = os.path.join(directory, FILE)
     if not parcels:

@@ -7,7 +7,7 @@ and a resumed one goes on from the largest step under ``system/``; ours count th
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, List, Mapping, Sequence
+from typing import TYPE_CHECKING, Mapping, Sequence
 
 from trainmeter_core.series import PREFIX
 
@@ -30,7 +30,7 @@ class SystemMirror:
         self._began = time.monotonic()
         self._step = -1
 
-    def metrics(self, rows: Sequence[Row]) -> List[door.Metric]:
+    def metrics(self, rows: Sequence[Row]) -> list[door.Metric]:
         """The newest row's hardware series, when the interval has gone by."""
         step = int((time.monotonic() - self._began) / self._interval_s)
         if not self.on or step <= self._step:

@@ -65,11 +65,11 @@ def doctor() -> list[Check]:
 
 
 @hookimpl
-def open_run(ref: str) -> Any | None:
+def open_run(ref: str, server: str | None) -> Any | None:
     """Read a run from an offline run's directory, a .wandb file, a run's URL or ``wandb:ENTITY/PROJECT/RUN``."""
     from .read import open_run as read_run
 
-    return read_run(ref)
+    return read_run(ref, server)
 
 
 @hookimpl

@@ -24,8 +24,11 @@ _URL = re.compile(r"^(https?://[^/]+)/([^/]+)/([^/]+)/runs/([^/?#]+)")
 _PATH = re.compile(r"^([^/]+)/([^/]+)/([^/]+)$")
 
 
-def open_run(ref: str) -> RunRecord | None:
-    """Give the run that a reference names; None when it is not W&B's. Raises ValueError with one line."""
+def open_run(ref: str, server: str | None = None) -> RunRecord | None:
+    """Give the run that a reference names; None when it is not W&B's. Raises ValueError with one line.
+
+    `server` is where a ``wandb:`` path lies, when it is not the client's own server; a URL says so itself.
+    """
     path = local_file(ref)
     if path is not None:
         run = read_file(path)
@@ -35,7 +38,7 @@ def open_run(ref: str) -> RunRecord | None:
         return None
     from .remote import open_remote
 
-    run, fetch = open_remote(*found)
+    run, fetch = open_remote(found[0] or server, found[1])
     return _record(run, fetch)
 
 

@@ -196,3 +196,25 @@ def test_a_broken_adapter_is_named_and_the_next_one_is_asked(monkeypatch):
     failed = run("some:run")
     assert failed.exit_code == 2
     assert "the adapter broken_adapter: RuntimeError: no server" in failed.stderr
+
+
+def test_html_and_a_card_show_one_run_and_pictures_lie_beside_the_file(home):
+    make()
+    assert run("--html").stdout.startswith("<!doctype html>")
+    assert run("--card").stdout.startswith("---\ntags:\n- trainmeter\n---\n")
+    assert run("--out", str(home / "p.html")).exit_code == 0
+    assert (home / "p.html").read_text().startswith("<!doctype html>")
+    assert run("--card", "--out", str(home / "README.md")).exit_code == 0
+    named = {name.partition('"')[0] for name in (home / "README.md").read_text().split('src="')[1:]}
+    assert named == {"README-time-light.svg"}
+    assert {path.name for path in home.glob("*.svg")} == {"README-time-light.svg", "README-time-dark.svg"}
+
+
+def test_forms_exclude_each_other_and_several_runs_are_a_table():
+    make("a.py", started=1.6e9)
+    make("b.py", started=1.8e9)
+    assert run("--json", "--card").exit_code == 2
+    assert run("--html", "--usd-per-gpu-hour", "2").exit_code == 2
+    several = [writer.directory.name for writer in (make("c.py"), make("d.py"))]
+    assert "--html shows one run, not 2" in run("--html", *several).stderr
+    assert run(*several).stdout.startswith("| run |")

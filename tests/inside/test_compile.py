@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TAPS
+from tests.inside.conftest import TAPS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "programs"))
 
@@ -57,7 +57,10 @@ def blocks_in_place(model, compiled_by):
 
 
 def loss_function(model, compiled_by):
-    return loop(model, compiled_by(lambda x, y: model(x, y)))
+    def around(x, y):
+        return model(x, y)
+
+    return loop(model, compiled_by(around))
 
 
 def train_step(model, compiled_by):

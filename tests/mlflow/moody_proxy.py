@@ -10,11 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class MoodyProxy:
-    """Forwards to `server`. `delay_s` waits before each answer; `status` answers with it instead of forwarding."""
+    """Forwards to `server`. `delay_s` waits before each answer; `status` answers with it instead of forwarding,
+    where `only_with` is in the request."""
 
     def __init__(self, server: str, port: int = 0) -> None:
         self.delay_s = 0.0
         self.status = 0
+        self.only_with = b""
         self.gone = False
         self.requests: list[str] = []
         proxy = self
@@ -29,7 +31,8 @@ class MoodyProxy:
                 if proxy.gone:
                     self.close_connection = True
                     return
-                status, answer = proxy.status, b"{}"
+                asked = self.path.encode() + body
+                status, answer = proxy.status if proxy.only_with in asked else 0, b"{}"
                 if not status:
                     passed = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
                     request = urllib.request.Request(server + self.path, body or None, passed, method=self.command)
@@ -44,7 +47,7 @@ class MoodyProxy:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            do_GET = do_POST = do_PUT = do_PATCH = handle_all
+            do_GET = do_POST = do_PUT = do_PATCH = handle_all  # noqa: N815 - the names that http.server calls
 
             def log_message(self, *_):
                 pass

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 
-import mlflow
 import pytest
 from mlflow_reading import artifacts, fresh_run, history, points
 from moody_proxy import MoodyProxy
 
-from trainmeter_mlflow import door, plugin, publish, sender, spool
+import mlflow
+from trainmeter_mlflow import door, plugin, sender, spool
 from trainmeter_mlflow.deliver import deliver
 from trainmeter_mlflow.run_page import NOTE_TAG
+
 
 @pytest.fixture
 def logged(agent, server, proxy, tapped, monkeypatch):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-import mlflow
 import pytest
 from mlflow_agent import Agent
 from mlflow_reading import artifact, artifacts, fresh_run
 
+import mlflow
 from trainmeter_mlflow import panels, plugin
 from trainmeter_mlflow.place import pages, public_uri, run_of
 from trainmeter_mlflow.run_page import NOTE_TAG, VIEW_TAG
@@ -51,7 +51,9 @@ def test_a_run_has_tags_to_filter_by(run, client):
 
 def test_the_artifacts_are_a_page_a_model_card_and_the_data(run, client, database, tmp_path, agent):
     run_id = run()
-    assert artifacts(database, run_id) == [f"trainmeter/{name}" for name in ("panel.html", "passport.json", "passport.md")]
+    assert artifacts(database, run_id) == [
+        f"trainmeter/{name}" for name in ("panel.html", "passport.json", "passport.md")
+    ]
     page = artifact(client, run_id, "trainmeter/panel.html", tmp_path)
     assert "Node, newest reading" in page
     assert "Utilization ladder, newest reading" in page

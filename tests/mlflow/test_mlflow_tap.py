@@ -7,12 +7,12 @@ import math
 import os
 import threading
 
-import mlflow
 import pytest
 from mlflow.entities import Metric, Param, RunTag
 from mlflow_agent import Agent
 from mlflow_reading import fresh_run, history, of_user, points
 
+import mlflow
 from trainmeter_mlflow import plugin, publish
 from trainmeter_mlflow.tap import MODULES, tapped_of
 
@@ -69,7 +69,7 @@ PROGRAMS = [fluent_program, client_program, async_program]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_the_user_logged_is_the_same_with_and_without_the_tap(program, agent, database, client, tapped, tmp_path):
+def test_what_the_user_logged_is_the_same_with_and_without_the_tap(program, agent, database, client, tapped):
     """Golden: every metric's history, every param and tag, the run's status."""
     without = of_user(client, _untapped(program, database))
     run_id = program(database, agent)
@@ -237,9 +237,7 @@ def test_nothing_is_sent_from_the_users_thread(agent, database, tapped, monkeypa
 
     threads = set()
     send = StoreDoor.send
-    monkeypatch.setattr(
-        StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1]
-    )
+    monkeypatch.setattr(StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1])
     client_program(database, agent)
     tapped.finish()
     assert threads == {"trainmeter-mlflow"}

@@ -13,14 +13,16 @@ from trainmeter_core.shape_from import shape_of
 
 GPT = {"n_layer": 3, "n_head": 4, "n_embd": 64, "block_size": 64, "vocab_size": 101, "bias": True}
 LLAMA = {
-    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "intermediate_size": 100, "vocab_size": 77, "tie_word_embeddings": False,
     "max_position_embeddings": 128,
 }  # fmt: skip
 
 
 def described(config):
-    return {"class": "Model", "module": "m", "config": config, "config_class": None, "params": None, "modules": []}
+    name = config.get("architectures", ["Model"])[0]
+    return {"class": name, "module": "m", "config": config, "config_class": None, "params": None, "modules": []}
 
 
 @pytest.mark.parametrize("config", [GPT, LLAMA], ids=["gpt", "llama"])

@@ -36,7 +36,7 @@ class Agent:
     def observe(self, scalars, step) -> None:
         self.observed.append((dict(scalars), step))
 
-    def row(self, final: bool = False):
+    def row(self, final: bool = False, reader: str = ""):
         now = time.monotonic()
         if self.steps == self._told or (now - self._last < self.every and not final):
             return None

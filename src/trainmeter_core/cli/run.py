@@ -64,6 +64,7 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--budget-steps"], metavar="N", callback=_count, help="the same in optimizer steps"),
     click.Option(["--budget-flops"], metavar="N", callback=_count, help="the same in FLOPs (1e22)"),
     click.Option(["--budget-hours"], metavar="X", callback=_real, help="the same in hours"),
+    click.Option(["--count"], is_flag=True, help="count what one step executes, for HFU; a few seconds once"),
     click.Option(["--run-name"], metavar="NAME", help="name of the run directory"),
     click.Option(["--no-tap", "no_taps"], multiple=True, metavar="NAME", help="do not observe NAME (repeatable)"),
     click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),

@@ -9,13 +9,15 @@ from trainmeter_core.readings import Absent
 
 from .exact import exact
 
-RECOMPUTED = {"none": (), "attention": (AttentionCore,), "full": (Matmul, AttentionCore, Scan)}
+ALL = (Matmul, AttentionCore, Scan)
+RECOMPUTED = {"none": (), "attention": (AttentionCore,), "layers": ALL, "full": ALL}
 
 
 def executed_flops(shape: ModelShape, batch: Batch, recompute: str) -> int | Absent:
     """`exact` plus one more forward pass of what is recomputed, in FLOPs of the whole batch.
 
-    recompute: `none`, `attention` (the cores alone, selective checkpointing) or `full` (every layer and the head).
+    recompute: `none`, `attention` (the cores alone, selective checkpointing), `layers` (as Hugging Face's gradient
+    checkpointing) or `full` (every layer and the head).
     Leaves out the scores that a flash kernel recomputes in its backward pass, and that the last operation of a
     checkpointed run need not be repeated. With everything trainable, full recomputation is 4/3 of `exact`.
     Source: Korthikanti et al. 2022, arXiv 2205.05198, appendix A. Raises KeyError for another name.
@@ -24,11 +26,15 @@ def executed_flops(shape: ModelShape, batch: Batch, recompute: str) -> int | Abs
     once = exact(shape, batch)
     if isinstance(once, Absent):
         return once
-    again = exact(
-        replace(shape, components=tuple(_forward(c) for c in shape.components if isinstance(c, kinds))), batch
-    )
+    repeats = [c for c in shape.components if isinstance(c, kinds) and not _stays(c, recompute)]
+    again = exact(replace(shape, components=tuple(_forward(c) for c in repeats)), batch)
     repeated = 0 if isinstance(again, Absent) else sum(term.flops for term in again)
     return sum(term.flops for term in once) + repeated
+
+
+def _stays(component: object, recompute: str) -> bool:
+    """Whether a component is outside of the layers that are recomputed."""
+    return recompute == "layers" and isinstance(component, Matmul) and component.part in ("head", "patch")
 
 
 def _forward(component: Matmul | AttentionCore | Scan) -> Matmul | AttentionCore | Scan:

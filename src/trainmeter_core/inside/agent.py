@@ -42,7 +42,7 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "tracker", "budget")
+_REMEMBERED = ("process", "model", "counted", "tracker", "budget")
 
 
 class InGraph:
@@ -72,6 +72,10 @@ class Agent:
         self.ring_refused = False
         self.side: SideFile | None = None
         self.in_model = False
+        self.counting = os.environ.get("TRAINMETER_COUNT") == "1" and self.identity.rank == 0
+        """Whether a training pass is to be counted; off again once it was."""
+        self.paused = False
+        """While a copy of the model runs: that is nothing of the user's."""
         self.loader_flag = 0
         """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
         self.told: dict[str, dict[str, Any]] = {}
@@ -149,6 +153,8 @@ class Agent:
 
     def backward_ran(self, seconds: float) -> None:
         """The autograd engine ran on any thread; forwards that waited for it are micro-batches now."""
+        if self.paused:
+            return
         self.backward_s += seconds
         self.backward_since = True
         if self.pending:

@@ -49,7 +49,14 @@ def describe(root: Any) -> dict[str, Any]:
         "modules": list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
         "skipped": walk.skipped,
+        "recompute": _recompute(model),
     }
+
+
+def _recompute(model: Any) -> str | None:
+    """What a backward pass repeats: the layers, under Hugging Face's flag; None where nothing tells."""
+    on = any(attribute(module, "gradient_checkpointing") is True for _, module in _named_modules(model))
+    return "layers" if on else None
 
 
 def unwrapped(model: Any) -> Any:

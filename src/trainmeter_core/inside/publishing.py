@@ -22,6 +22,7 @@ from .peers import Peers
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from ..flops.counted import Counted
     from ..hookspecs import Undo
     from .agent import Agent
     from .batch_shape import Shape
@@ -104,6 +105,12 @@ class Publishing:
             budget=self._budget,
             **({"peak_tflops": float(peak)} if peak else {}),
         )
+        self._meter.recompute = description.get("recompute")
+
+    def counted(self, counted: Counted) -> None:
+        """What a training pass executes was counted."""
+        if self._meter is not None:
+            self._meter.counted = counted
 
     def budget_found(self, budget: Budget) -> None:
         """The framework's own goal is known; one that the user gave to `tm` stands."""

@@ -28,6 +28,7 @@ def agent_environment(
     options: dict[str, Any],
     plugins: Iterable[FoundPlugin],
     no_taps: Iterable[str],
+    count: bool = False,
 ) -> dict[str, str]:
     """Give a copy of `base` in which every Python that starts finds the agent.
 
@@ -41,6 +42,8 @@ def agent_environment(
     env["TRAINMETER_SPOOL"] = spool
     env["TRAINMETER_OPTIONS"] = json.dumps({name: value for name, value in options.items() if value is not None})
     env["TRAINMETER_NO_TAP"] = ",".join(no_taps)
+    if count:
+        env["TRAINMETER_COUNT"] = "1"
     env["TRAINMETER_PLUGGY"] = os.path.dirname(os.path.dirname(os.path.abspath(pluggy.__file__)))
     env["TRAINMETER_PLUGINS"] = "\n".join(
         "\t".join((plugin.name, plugin.module, plugin.directory, ",".join(plugin.trackers))) for plugin in plugins

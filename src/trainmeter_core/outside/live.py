@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.meter import Budget, Meter, Totals, Window
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import TIME_KINDS
@@ -24,6 +25,7 @@ class LiveRun:
         self.devices_per_rank = 1.0
         self._budget = budget
         self._meter: Meter | None = None
+        self._counted = Counted()
         self._leader: int | None = None
         self._elapsed = 0.0
         self._ranks: set[int] = set()
@@ -44,6 +46,15 @@ class LiveRun:
             self._described_by = rank
             self.description = description
             self._meter = None
+
+    def counted(self, record: dict[str, Any]) -> None:
+        """An agent counted what a training pass executes."""
+        try:
+            self._counted = counted_from(record)
+        except (KeyError, TypeError, ValueError):
+            # A side file of another version: the run log keeps the line, and the passport tells.
+            return
+        self._meter = None
 
     def budget(self, budget: Budget) -> None:
         """The program's own framework told its goal; one that the user gave to `tm` stands."""
@@ -106,6 +117,8 @@ class LiveRun:
                 found = shape_of(self.description)
                 shape = found if isinstance(found, Absent) else found[0]
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
+            meter.counted = self._counted
+            meter.recompute = (self.description or {}).get("recompute")
             if self._convention:
                 meter.headline = self._convention
             if self.description is None:

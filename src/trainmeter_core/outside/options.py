@@ -20,6 +20,8 @@ class RunOptions:
     budget_steps: int | None = None
     budget_flops: float | None = None
     budget_hours: float | None = None
+    count: bool = False
+    """Run one training pass on tensors without data, inside the trainer, to count what it executes."""
     run_name: str | None = None
     no_taps: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmeter_core.plugins import find_plugins, managers
@@ -13,6 +12,7 @@ from trainmeter_core.runlog.locate import all_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from trainmeter_core.hookspecs import Delivered
 

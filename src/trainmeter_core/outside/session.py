@@ -115,6 +115,7 @@ class Session:
             options=self.given,
             plugins=self.plugins,
             no_taps=self.options.no_taps,
+            count=self.options.count,
         )
 
     def _make_spool(self) -> Spool | None:
@@ -204,6 +205,8 @@ class Session:
             self.live.model(int(record.get("rank", 0)), record["description"])
             if self.surroundings is not None:
                 self.surroundings.model(record)
+        elif kind == "counted" and int(record.get("rank", 0)) == 0:
+            self.live.counted(record)
         elif kind == "budget" and isinstance(record.get("budget_steps"), int):
             self.live.budget(Budget("steps", record["budget_steps"]))
         elif kind == "tracker" and isinstance(record.get("where"), dict):

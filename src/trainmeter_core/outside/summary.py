@@ -76,11 +76,11 @@ def blocking_calls(
     """
     most = _value(passport["time"]["rank_seconds"]["logging"]) or 0.0
     worst: dict[str, tuple[float, str]] = {}
-    for (call, _pid), spent in calls.items():
-        worst[call] = max(worst.get(call, (0.0, "")), spent)
+    for (call, _pid), told in calls.items():
+        worst[call] = max(worst.get(call, (0.0, "")), told)
     said = []
-    for call, (spent, advice) in sorted(worst.items(), key=lambda item: -item[1][0]):
-        share = 100 * min(spent, most) / seconds if seconds > 0 else 0.0
+    for call, (held, advice) in sorted(worst.items(), key=lambda item: -item[1][0]):
+        share = 100 * min(held, most) / seconds if seconds > 0 else 0.0
         if share > _BLOCKING_PCT:
             said.append(f"{call} took {share:.0f} % of the run: {advice}")
     return said

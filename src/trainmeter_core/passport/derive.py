@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.flops.counted import counted_from
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import TIME_KINDS
 
 from . import utilization
-from .sheet import FORMULA, Json, Sheet, Value, first_absent, ratio, reading
+from .sheet import COUNTED, FORMULA, Json, Sheet, Value, first_absent, ratio, reading
 
 if TYPE_CHECKING:
     from .formulas import Formulas
@@ -27,6 +28,8 @@ def compute(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json:
         "flops": sheet.numbers("compute.flops", whole, "FLOPs", FORMULA),
         "steady_flops": sheet.numbers("compute.steady_flops", part, "FLOPs", FORMULA),
         "flops_per_token": sheet.numbers("compute.flops_per_token", per_token, "FLOPs/token", FORMULA),
+        "counted": sheet.number("compute.counted", _counted(passport, "data"), "FLOPs", COUNTED),
+        "steady_executed": _executed(passport, formulas, sheet),
         "required": sheet.number("compute.required", _required(passport, whole, part, per_token), "FLOPs", FORMULA),
     }
 
@@ -47,17 +50,47 @@ def _flops(passport: Json, part: str, formulas: Formulas | Absent) -> dict[str, 
         return {headline: Absent("no batches to count in")}
     if passport["data"]["samples"] is None:
         return {headline: Absent("not every step's batch was seen")}
-    world_size = reading(passport, "hardware.world_size")
-    seen = reading(passport, "hardware.ranks_seen")
-    flops: dict[str, Value] = dict(formulas.of_batches(batches["rows"]))
-    if not isinstance(world_size, Absent) and not isinstance(seen, Absent) and 0 < seen < world_size:
-        flops = {
-            name: _exact(ratio(_times(f, world_size), seen), _times(f, world_size), seen) for name, f in flops.items()
-        }
+    flops: dict[str, Value] = {
+        name: _all_ranks(passport, value) for name, value in formulas.of_batches(batches["rows"]).items()
+    }
     if headline not in flops:
         unnamed = "no convention of this name" if flops else "no sequence length was seen in the batches"
         flops[headline] = Absent(unnamed)
     return flops
+
+
+def _counted(passport: Json, part: str, *, whole: bool = False) -> Value:
+    """FLOPs of all ranks by the counted micro-batches; with `whole`, only where no operation is left out."""
+    table, batches = passport["data"]["counted"], passport[part]["batches"]
+    if table is None:
+        return Absent(next(gap["reason"] for gap in passport["gaps"] if gap["field"] == "data.counted"))
+    if batches is None or passport["data"]["samples"] is None:
+        return Absent("not every step's batch was seen")
+    counted = counted_from({**table, "counts": table["rows"]})
+    value: Value = counted.executed(batches["rows"]) if whole else counted.of_batches(batches["rows"])
+    return _all_ranks(passport, value)
+
+
+def _executed(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json | None:
+    """What the steady part executed: counted, else by the formula where recomputation is visible."""
+    counted = _counted(passport, "steady", whole=True)
+    if not isinstance(counted, Absent):
+        return sheet.number("compute.steady_executed", counted, "FLOPs", COUNTED)
+    batches = passport["steady"]["batches"]
+    value: Value = counted
+    if not isinstance(formulas, Absent) and batches is not None and formulas.executed_of_sequence is not None:
+        value = _all_ranks(passport, formulas.executed(batches["rows"]))
+    return sheet.number("compute.steady_executed", value, "FLOPs", FORMULA)
+
+
+def _all_ranks(passport: Json, value: Value) -> Value:
+    """A count over the ranks seen, times all ranks over these."""
+    world_size = reading(passport, "hardware.world_size")
+    seen = reading(passport, "hardware.ranks_seen")
+    if isinstance(world_size, Absent) or isinstance(seen, Absent) or not 0 < seen < world_size:
+        return value
+    scaled = _times(value, world_size)
+    return _exact(ratio(scaled, seen), scaled, seen)
 
 
 def _times(value: Value, factor: Value) -> Value:
@@ -106,7 +139,8 @@ def efficiency(passport: Json, sheet: Sheet) -> Json:
     }
     section = {name: sheet.number("efficiency." + name, value, unit, FORMULA) for name, (value, unit) in rates.items()}
     section["mfu"] = sheet.numbers("efficiency.mfu", mfu, "percent", FORMULA)
-    section["hfu_pct"] = sheet.gap("efficiency.hfu_pct", "executed FLOPs were not counted")
+    hfu = ratio(reading(passport, "compute.steady_executed"), available, 100 / 1e12)
+    section["hfu_pct"] = sheet.number("efficiency.hfu_pct", hfu, "percent", FORMULA)
     utilization.add(section, passport, sheet)
     return section
 

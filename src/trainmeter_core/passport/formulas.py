@@ -17,6 +17,20 @@ class Formulas(NamedTuple):
     shape: Any
     shape_source: str
     of_sequence: Callable[[int, int], Mapping[str, int | Absent]]
+    executed_of_sequence: Callable[[int, int], int | Absent] | None = None
+    """FLOPs executed for one sequence with the recomputation that the model shows; None where it shows none."""
+
+    def executed(self, rows: Iterable[Sequence[int]]) -> int | Absent:
+        """FLOPs that rows of (sequences, length, target length, calls) execute, recomputation included."""
+        if self.executed_of_sequence is None:
+            return Absent("what is recomputed is not visible in the model")
+        total = 0
+        for many, seq_len, target_len, calls in rows:
+            flops = self.executed_of_sequence(seq_len, target_len) if many * calls else 0
+            if isinstance(flops, Absent):
+                return flops
+            total += flops * many * calls
+        return total
 
     def of_batches(self, rows: Iterable[Sequence[int]]) -> FlopsTable:
         """Training FLOPs under each convention, over rows of (sequences, length, target length, calls).
@@ -44,6 +58,7 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         return Absent("no model was seen")
     try:
         flops = importlib.import_module("trainmeter_core.flops")
+        executed = importlib.import_module("trainmeter_core.flops.executed")
         shape_from = importlib.import_module("trainmeter_core.shape_from")
     except ImportError:  # an agent's directory without the formulas
         return Absent("FLOPs conventions are not part of this installation")
@@ -62,4 +77,14 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         table: Mapping[str, int | Absent] = flops.all_training_flops(shape, batch)
         return table
 
-    return Formulas(flops.HEADLINE, shape, source, of_sequence)
+    recompute = description.get("recompute")
+
+    def executed_of_sequence(seq_len: int, target_len: int) -> int | Absent:
+        batch = shape.batch_seen(1, seq_len, target_len)
+        if isinstance(batch, Absent):
+            return batch
+        count: int | Absent = executed.executed_flops(shape, batch, recompute)
+        return count
+
+    known = recompute in executed.RECOMPUTED
+    return Formulas(flops.HEADLINE, shape, source, of_sequence, executed_of_sequence if known else None)

@@ -142,6 +142,10 @@ def _compute(passport: Json) -> Rows:
         each = f"; {cell(per_token)}" if per_token else ""
         bold = "**" if name == known["convention"] else ""
         yield bold + escape(name) + bold, _exactly(passport, "compute.flops." + name) + each
+    if known["counted"] is not None:
+        left_out = passport["data"]["counted"]["gaps"]
+        without = f"; without {escape(', '.join(left_out))}" if left_out else ""
+        yield "counted as executed", _exactly(passport, "compute.counted") + without
     yield "required by the budget", cell(known["required"])
 
 

@@ -155,8 +155,9 @@ def _mfu(passport: Json) -> str:
     ]
     if not rows:
         return ""
-    peak = number(passport["options"]["peak_tflops"])
-    told = f"<p>Dense peak per device: {peak}, {escape(passport['options']['peak_source'] or 'source not known')}</p>"
+    source = passport["options"]["peak_source"]
+    said = {"user": "given by the user", None: "source not known"}.get(source, source)
+    told = f"<p>Dense peak: {number(passport['options']['peak_tflops'])} ({escape(said)})</p>"
     return "<h2>MFU by convention</h2>" + told + _table(("convention", "MFU", "FLOPs per token", "FLOPs"), rows)
 
 

@@ -1,8 +1,8 @@
-"""One self-contained HTML page for a tracker that shows files: the passport's page, and the newest readings of a row."""
+"""One self-contained HTML page for a tracker that shows files: the passport, and the newest readings of a row."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Tuple
+from typing import Any, Iterable, Mapping
 
 from trainmeter_core.ladder import Ladder, gaps
 from trainmeter_core.readings import Absent
@@ -15,8 +15,10 @@ _LAST_PART = '<script type="application/json"'
 
 
 def panel(passport: Mapping[str, Any], newest: Mapping[str, float]) -> str:
-    """The page of a passport that was built inside the trainer, which has no counters of GPU and node: these come from
-    the newest row, names with prefix. Every string is escaped."""
+    """The page of a passport that was built inside the trainer; every string is escaped.
+
+    There it has no counters of GPU and node: these come from the newest row, names with prefix.
+    """
     page = render(passport)
     start, mark, rest = page.partition(_LAST_PART)
     return start + _ladder(passport, newest) + _node(newest) + mark + rest
@@ -46,7 +48,7 @@ def _bar(name: str, percent: float) -> str:
 
 
 def _node(newest: Mapping[str, float]) -> str:
-    parts: Iterable[Tuple[str, str]] = (("Node", "node/"), ("GPUs", "gpu/"))
+    parts: Iterable[tuple[str, str]] = (("Node", "node/"), ("GPUs", "gpu/"))
     return "".join(_table(title, newest, PREFIX + start) for title, start in parts)
 
 

@@ -6,6 +6,7 @@ import calendar
 import time
 from typing import TYPE_CHECKING, Any, Mapping
 
+from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord
 from trainmeter_core.run_tables import At, BatchCounts, Loss, Statistics
@@ -117,6 +118,9 @@ def _totals(record: RunRecord, passport: Json) -> None:
     _seconds(totals, passport)
     record.batches = _batches(passport, "data")
     record.steady_batches = _batches(passport, "steady")
+    table = passport["data"]["counted"]
+    absent = _gap(passport, "data.counted").reason
+    record.counted = Counted(absent=absent) if table is None else counted_from({**table, "counts": table["rows"]})
 
 
 def _steady(totals: RankTotals, passport: Json, share: tuple[int, int]) -> None:

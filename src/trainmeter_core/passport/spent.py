@@ -10,6 +10,7 @@ from trainmeter_core.series import TIME_KINDS
 from .sheet import ASSUMED, COUNTED, MEASURED, Json, Sheet, Value
 
 if TYPE_CHECKING:
+    from trainmeter_core.flops.counted import Counted
     from trainmeter_core.run_record import RankTotals, RunRecord
     from trainmeter_core.run_tables import BatchCounts
 
@@ -39,6 +40,7 @@ def data(record: RunRecord, sheet: Sheet) -> Json:
         section[name] = sheet.number("data." + name, value, unit, source)
     section["padding_pct"] = sheet.gap("data.padding_pct", "masks are not read: that would synchronize the device")
     section["batches"] = _table(record.batches, "data.batches", sheet)
+    section["counted"] = _counted(record.counted, sheet)
     return section
 
 
@@ -151,6 +153,14 @@ def _wall(record: RunRecord) -> Value:
     if isinstance(started, Absent) or isinstance(seen, Absent) or seen < started:
         return Absent("no end was recorded")
     return seen - started
+
+
+def _counted(counted: Counted, sheet: Sheet) -> Json | None:
+    if not counted.counts:
+        return sheet.gap("data.counted", counted.absent)
+    columns = ["sequences", "seq_len", "target_len", "flops"]
+    rows = [list(row) for row in counted.counts]
+    return {"columns": columns, "rows": rows, "unit": "FLOPs", "source": COUNTED, "gaps": list(counted.gaps)}
 
 
 def _table(batches: BatchCounts, field: str, sheet: Sheet) -> Json | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.flops.counted import counted_from
 from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import Failure, Noted, StepBlock, flat, observe
@@ -32,10 +33,12 @@ class Application:
         self._failures: dict[tuple[str, Any, Any], Failure] = {}
         self._gpu_names: dict[str, str] = {}
         self._model_rank: int | None = None
+        self._counted_rank: int | None = None
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
             "budget": self._budget,
+            "counted": self._counted,
             "steps": self._steps,
             "span": self._span,
             "losses": self._tags,
@@ -134,6 +137,13 @@ class Application:
         if options.budget_source == "user":
             return
         options.budget_steps, options.budget_source = steps, source
+
+    def _counted(self, fields: Mapping[str, Any]) -> None:
+        rank, _seconds_spent = _count(fields["rank"]), _seconds(fields["seconds"])
+        counted = counted_from({**fields, "counts": [_batch(entry) for entry in _list(fields["counts"])]})
+        if rank <= (0 if self._counted_rank is None else self._counted_rank):
+            self._counted_rank = rank
+            self.record.counted = counted
 
     def _steps(self, fields: Mapping[str, Any]) -> None:
         rank, pid = _count(fields["rank"]), _count(fields["pid"])

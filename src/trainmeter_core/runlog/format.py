@@ -71,6 +71,13 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("budget_steps", "integer", True, "optimizer steps that the program's framework means to make from here"),
         Field("budget_source", "string", True, "the framework and its setting; a goal given to tm goes before it"),
     ),
+    "counted": (
+        _RANK,
+        Field("counts", "list of [B, T, T2, FLOPs]", True, "micro-batches that were run on a copy without data"),
+        Field("gaps", "list of strings", True, "operations that ran there and have no formula, with how often"),
+        Field("seconds", "number", True, "what the counting took, within startup"),
+        Field("absent", "string", False, "why there is no count"),
+    ),
     "steps": (
         _RANK,
         Field("pid", "integer", True, "process id"),

@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core import gpu_totals, run_record, run_tables
+from trainmeter_core.flops import counted
 from trainmeter_core.readings import Absent
 from trainmeter_core.version import __version__
 
@@ -29,7 +30,7 @@ _TAG = "~"
 
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (run_record, run_tables, gpu_totals)
+    for module in (run_record, run_tables, gpu_totals, counted)
     for kind in vars(module).values()
     if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)) and kind.__module__ == module.__name__
 }
@@ -47,7 +48,9 @@ def save(directory: Path, application: Application, offset: int) -> None:
     }
     temporary = directory / f".{SNAPSHOT_FILE}.{os.getpid()}"
     try:
-        temporary.write_text(json.dumps(about)[:-1] + f', "state": {state}}}\n', encoding="utf-8")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(json.dumps(about)[:-1] + f', "state": {state}}}\n')
         temporary.replace(directory / SNAPSHOT_FILE)
     except OSError:
         with contextlib.suppress(OSError):

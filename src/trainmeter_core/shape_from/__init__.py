@@ -15,6 +15,7 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
   (something trainable comes before it), `output_grad` (or in it); beside these `heads` for mha, `parameters` (name to
   shape) for other, `kernel`, `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`,
   `proj_size` for rnn
+- `recompute`: `layers` where the layers' forward pass is repeated in the backward one, as far as that is visible
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 

@@ -51,13 +51,14 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 class _Noted:
     """An outermost module and what it was called with before the model was known."""
 
-    __slots__ = ("autocast", "batches", "module", "pending")
+    __slots__ = ("autocast", "batches", "call", "module", "pending")
 
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
         self.autocast = _autocast_dtype(module)
         self.pending: list[Shape] = []
         self.batches: dict[Shape, int] = {}
+        self.call: Any = None
 
 
 class ModelTap:
@@ -107,6 +108,10 @@ class ModelTap:
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
                     noted.pending.append(shape)
+                    if self.agent.counting and noted.call is None:
+                        from ..counting import remembered
+
+                        noted.call = remembered(args, kwargs, shape, _autocast_dtype(module))
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
 
@@ -162,6 +167,10 @@ class ModelTap:
             self._tap(root)
             self.noted.clear()
             self._describe(whole, best.autocast)
+            if agent.counting and best.call is not None:
+                from ..counting import count_once
+
+                count_once(agent, root, best.call)
 
     def _most_covering(self, owned: set[int]) -> tuple[_Noted | None, int]:
         """Give the noted module with most of the optimizer's parameters, and how many it has."""

@@ -1,0 +1,141 @@
+"""Whole runs under `tm` against a real server: the plain script, Lightning, transformers, unmodified."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from mlflow_reading import artifacts, history, of_user
+
+import mlflow
+
+TM = [sys.executable, "-m", "trainmeter_core", "--peak-tflops", "0.05"]
+
+SHARED = Path(__file__).parents[1] / "e2e" / "programs"
+
+MODEL = f"""
+    import os, sys
+    sys.path.insert(0, {str(SHARED)!r})
+    import torch
+    from tiny import GPT, config, tokens
+    torch.manual_seed(0)
+    rows = tokens(64, 16)
+"""
+
+PLAIN = """
+    import mlflow
+    mlflow.set_experiment("plain")
+    model = GPT(config())
+    optimizer = torch.optim.AdamW(model.parameters())
+    with mlflow.start_run():
+        mlflow.log_params({"lr": 1e-3, "layers": 2})
+        mlflow.set_tag("team", "one")
+        for step in range(30):
+            loss = model(rows[:4], rows[:4])[1]
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            mlflow.log_metric("loss", loss.item(), step=step)
+"""
+
+LIGHTNING = """
+    import lightning
+    from lightning.pytorch.loggers import MLFlowLogger
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = GPT(config())
+        def training_step(self, batch, at):
+            loss = self.model(batch, batch)[1]
+            self.log("loss", loss)
+            return loss
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters())
+    logger = MLFlowLogger("lightning", tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
+    trainer = lightning.Trainer(max_steps=30, log_every_n_steps=1, logger=logger, accelerator="cpu",
+        enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False)
+    trainer.fit(Module(), torch.utils.data.DataLoader(rows, batch_size=4))
+"""
+
+TRANSFORMERS = """
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = "transformers"
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=16, n_embd=16, n_layer=2, n_head=2))
+    args = TrainingArguments(os.environ["OUT"], max_steps=30, per_device_train_batch_size=4, logging_steps=1,
+        report_to="mlflow", use_cpu=True, save_strategy="no", disable_tqdm=True)
+    Trainer(model, args, train_dataset=[{"input_ids": row, "labels": row} for row in rows]).train()
+"""
+
+PROGRAMS = {"plain": PLAIN, "lightning": LIGHTNING, "transformers": TRANSFORMERS}
+
+
+def run(name, server, tmp_path, command):
+    """Run a program; what it wrote to stderr, a client, its run, and how many its experiment has."""
+    script = tmp_path / f"train_{name}.py"
+    script.write_text(textwrap.dedent(MODEL + PROGRAMS[name]))
+    env = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": server,
+        "TRAINMETER_HOME": str(tmp_path / "home"),
+        "OUT": str(tmp_path / "out"),
+        "OMP_NUM_THREADS": "1",
+    }
+    ended = subprocess.run([*command, str(script)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    client = mlflow.MlflowClient(server)
+    runs = client.search_runs([client.get_experiment_by_name(name).experiment_id])
+    return ended.stderr, client, runs[0].info.run_id, len(runs)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_users_script_as_it_is_gets_our_series_in_its_own_run(name, server, tmp_path):
+    """For the plain script also golden: metrics, params and tags as without tm."""
+    told, client, run_id, runs = run(name, server, tmp_path, TM)
+    assert runs == 1
+    shown = client.get_run(run_id)
+    assert len(history(client, run_id, "loss")) == 30
+    assert shown.data.tags["trainmeter.step"] == "30"
+    assert shown.data.tags["trainmeter.tokens"] == str(30 * 4 * 16)
+    assert float(shown.data.tags["trainmeter.mfu_pct"]) > 0
+    assert history(client, run_id, "trainmeter/step")[-1][1] == 30
+    assert history(client, run_id, "trainmeter/tokens")[-1][1] == 30 * 4 * 16
+    assert "trainmeter/panel.html" in artifacts(server, run_id)
+    assert f"/runs/{run_id}" in told
+    assert "viewStateShareKey=trainmeter" in told
+    assert "trainmeter itself failed" not in told
+    assert shown.info.status == "FINISHED"
+    if name == "plain":
+        _, _, bare, runs = run(name, server, tmp_path, [sys.executable])
+        assert (bare == run_id, runs) == (False, 2)
+        assert of_user(client, run_id) == of_user(client, bare)
+        assert not any(key.startswith("trainmeter") for key in client.get_run(bare).data.metrics)
+
+
+def test_calls_that_hold_the_training_up_are_named_at_the_end(proxy, tmp_path):
+    """A server that takes 100 ms for each call: more than 5 % of this run goes there."""
+    proxy.delay_s = 0.1
+    told, _, _, _ = run("plain", proxy.uri, tmp_path, TM)
+    assert "MLflow's synchronous log_metric took " in told
+    assert "% of the run: pass synchronous=False, or log less often" in told
+
+
+def test_what_a_server_would_not_take_waits_for_tm_publish(server, tmp_path, proxy):
+    """Only what is ours is refused here: MLflow itself would repeat the user's own calls for minutes."""
+    proxy.status, proxy.only_with = 503, b"trainmeter"
+    told, _, run_id, _ = run("plain", proxy.uri, tmp_path, TM)
+    client = mlflow.MlflowClient(server)
+    assert "a tracker did not answer: `tm publish`" in told
+    assert not history(client, run_id, "trainmeter/step")
+    proxy.status = 0
+    env = {**os.environ, "TRAINMETER_HOME": str(tmp_path / "home")}
+    sent = subprocess.run([*TM[:3], "publish"], env=env, capture_output=True, text=True, timeout=100)
+    assert sent.returncode == 0, sent.stdout + sent.stderr
+    assert f"rows sent to run {run_id} at {proxy.uri}" in sent.stdout
+    assert history(client, run_id, "trainmeter/step")[-1][1] == 30
+    assert "trainmeter/panel.html" in artifacts(server, run_id)
+    again = subprocess.run([*TM[:3], "publish"], env=env, capture_output=True, text=True, timeout=100)
+    assert again.stdout == "nothing waits to be sent\n"

@@ -8,6 +8,7 @@ import math
 import pytest
 from passport_runs import PARAMETERS, PEAK_TFLOPS, RECORDS, block, cpu_run, empty, rich, toy_formulas, unseen_batches
 
+from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.build import build, digest
 from trainmeter_core.passport.schema import load, problems
 from trainmeter_core.passport.sheet import SOURCES
@@ -257,3 +258,44 @@ def test_counters_that_are_stuck_give_no_rungs_and_a_verdict():
     assert (ladder["1_gpu_util"], ladder["2_sm_active"], ladder["4_ofu"]) == (99, None, None)
     assert "counters_stuck" in [verdict["code"] for verdict in passport["verdicts"]]
     assert "stuck at 0" in reason(passport, "efficiency.ladder.3_tensor_active")
+
+
+def test_hfu_is_what_was_counted_over_the_steady_part():
+    """8 N T per micro-batch were counted: all of the model recomputed once more than `hf`, which counts 6 N T."""
+    passport = build(rich(), toy_formulas)
+    compute, steady = passport["compute"], passport["steady"]
+    assert 6 * compute["counted"]["value"] == 8 * compute["flops"]["hf"]["value"]
+    assert compute["counted"]["source"] == compute["steady_executed"]["source"] == "counted"
+    available = steady["seconds"]["value"] * 2 * PEAK_TFLOPS * 1e12
+    expected = 100 * compute["steady_executed"]["value"] / available
+    assert math.isclose(passport["efficiency"]["hfu_pct"]["value"], expected)
+    assert passport["efficiency"]["ladder"]["5_hfu"] == passport["efficiency"]["hfu_pct"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "field", "why"),
+    [
+        (Counted(), "data.counted", "--count"),
+        (Counted(absent="counting took too long"), "compute.counted", "too long"),
+        (Counted(((4, 64, 0, 10),), (), ""), "compute.counted", "have other lengths"),
+        (Counted(((4, 128, 0, 10),), ("flash_attn::fwd (4 times)",), ""), "efficiency.hfu_pct", "flash_attn::fwd"),
+    ],
+)
+def test_without_a_whole_count_there_is_no_hfu_and_the_reason_is_told(counted, field, why):
+    record = rich()
+    record.counted = counted
+    passport = build(record, toy_formulas)
+    assert problems(passport) == []
+    assert passport["efficiency"]["hfu_pct"] is None
+    assert why in reason(passport, field)
+
+
+def test_recomputation_that_the_model_shows_gives_an_hfu_without_a_count():
+    record = rich()
+    record.counted = Counted()
+    formulas = toy_formulas(record.model)._replace(executed_of_sequence=lambda seq_len, _: 8 * PARAMETERS * seq_len)
+    passport = build(record, lambda _: formulas)
+    counted = build(rich(), toy_formulas)
+    assert passport["efficiency"]["hfu_pct"] == counted["efficiency"]["hfu_pct"]
+    assert passport["compute"]["steady_executed"]["source"] == "formula"
+    assert passport["compute"]["counted"] is None

@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("trainmeter_core.cli.export:command", "a finished run's series as a file, or into a tracker"),
     "recover": ("trainmeter_core.cli.recover:command", "passports for runs whose tm was killed"),
     "runs": ("trainmeter_core.cli.runs:command", "the runs on this machine: list, rm, prune"),
+    "flops": ("trainmeter_core.cli.flops:command", "training FLOPs of a model under every convention"),
+    "plan": ("trainmeter_core.cli.plan:command", "FLOPs, time and memory of a run before it is started"),
     "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
     "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }

@@ -107,7 +107,8 @@ def main() -> None:
         for kind, told in calls.items():
             told.sort()
             print(
-                f"log_metric, {kind}: p50 {1000 * told[len(told) // 2]:.2f} ms, p95 {1000 * told[len(told) * 95 // 100]:.2f} ms"
+                f"log_metric, {kind}: p50 {1000 * told[len(told) // 2]:.2f} ms, "
+                f"p95 {1000 * told[len(told) * 95 // 100]:.2f} ms"
             )
 
 

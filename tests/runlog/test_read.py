@@ -267,7 +267,6 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
         "failure": {"site": "s", "count": 1, "first": "e"},
         "dropped": {"rank": 0, "records": 1},
         "recovered": {"steps": 3},
-        "blocked": {"rank": 0, "pid": 1, "call": "log", "seconds": 1.0},
         "exit": {"code": 0, "signal": None, "seconds": 1.0},
     }
     assert set(samples) == set(RECORDS)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
+    "view": ("trainmeter_core.cli.view:command", "look at a run where it lives, or in a viewer on loopback"),
     "publish": ("trainmeter_core.cli.publish:command", "send what a tracker that did not answer has missed"),
     "compare": ("trainmeter_core.cli.compare:command", "what changed between two runs, and what it did to the MFU"),
     "export": ("trainmeter_core.cli.export:command", "a finished run's series as a file, or into a tracker"),

@@ -22,23 +22,17 @@ def module(name="an_adapter", **hooks):
     return made
 
 
-class Entry:
-    """An entry point that gives a module or raises."""
-
-    def __init__(self, name, loaded):
-        self.name, self._loaded = name, loaded
-
-    def load(self):
-        if isinstance(self._loaded, Exception):
-            raise self._loaded
-        return self._loaded
-
-
 @pytest.fixture
-def entries(monkeypatch):
-    given: list[Entry] = []
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: given if group == "trainmeter" else [])
-    return given
+def offered(monkeypatch):
+    """Offers modules by entry point; one that is None cannot be imported."""
+
+    def offer(**modules):
+        entries = [types.SimpleNamespace(name=name, value="adapter_" + name) for name in modules]
+        monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == "trainmeter" else [])
+        for name, made in modules.items():
+            monkeypatch.setitem(sys.modules, "adapter_" + name, made)
+
+    return offer
 
 
 def test_the_installed_adapter_is_found_with_its_directory_and_trackers():
@@ -54,20 +48,20 @@ def test_one_may_be_left_out():
     assert "tensorboard" not in [plugin.name for plugin in find_plugins(without=["tensorboard"])[0]]
 
 
-def test_a_broken_adapter_costs_only_itself(entries):
-    entries += [
-        Entry("missing", ImportError("no library")),
-        Entry("raises", module(tracker_modules=lambda: 1 / 0)),
-        Entry("good", module(tracker_modules=lambda: ["some.tracker"])),
-        Entry("without trackers", module("other")),
-    ]
+def test_a_broken_adapter_costs_only_itself(offered):
+    offered(
+        missing=None,
+        raises=module(tracker_modules=lambda: 1 / 0),
+        good=module(tracker_modules=lambda: ["some.tracker"]),
+        without_trackers=module("other"),
+    )
     found, broken = find_plugins()
     assert [(plugin.name, plugin.trackers, plugin.directory) for plugin in found] == [
         ("good", ("some.tracker",), "/somewhere"),
-        ("without trackers", (), "/somewhere"),
+        ("without_trackers", (), "/somewhere"),
     ]
     assert [(name, why.partition(":")[0]) for name, why in broken] == [
-        ("missing", "ImportError"),
+        ("missing", "ModuleNotFoundError"),
         ("raises", "ZeroDivisionError"),
     ]
 

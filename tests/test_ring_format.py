@@ -64,11 +64,6 @@ def test_clocks_translate(ring):
     assert RingReader(ring.path).wall_clock(5012.5) == 1.7e9 + 12.5
 
 
-def test_the_phase_is_told(ring):
-    ring.phase(3)
-    assert RingReader(ring.path).phase() == 3
-
-
 shape = st.tuples(st.integers(1, 1 << 20), st.integers(0, 1 << 20), st.integers(0, U32))
 batches = st.dictionaries(
     st.tuples(st.integers(1, 999), st.integers(0, 999), st.integers(0, 99)), st.integers(1, 999), max_size=9

@@ -65,6 +65,12 @@ class AgentFace(Protocol):
     def counts(self) -> dict[str, float]:
         """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
+    def each_row(self, work: Callable[[], None]) -> None:
+        """Call `work`, guarded, on the training thread after an optimizer step, at most once a second.
+
+        For a tracker whose own calls cannot be tapped; `work` asks for the `row` itself.
+        """
+
     def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, as the JSON object that docs/passport.md describes."""
 
@@ -98,6 +104,23 @@ class LocalWriter(Protocol):
 
     def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
         """Write the passport, for reading and as the object that it renders, flush and close."""
+
+
+class Served(Protocol):
+    """A viewer of a run, on loopback, in a process of its own."""
+
+    url: str
+    pid: int
+    """Its process, for a user who ends it by hand."""
+
+    def is_up(self) -> bool:
+        """Whether it answers by now; returns at once."""
+
+    def is_gone(self) -> bool:
+        """Whether its process has ended."""
+
+    def close(self) -> None:
+        """End it; one that is to be kept is let go."""
 
 
 class Hooks:
@@ -170,6 +193,17 @@ class Hooks:
         """Open files in the given directory for a run that has no tracker of its own.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a writer, or None when the library for it is missing.
+        """
+
+    @hookspec(firstresult=True)
+    def serve_local(self, tracker: str, place: Mapping[str, str], port: int, keep: bool) -> Served | None:
+        """Start a viewer of one run on loopback, on the first free port from `port` on; 0 is the viewer's usual one.
+
+        `tracker` and `place` are what `AgentFace.publishes_to` told; for a run with no tracker they are "" and the
+        ``directory`` that `open_local` was given. Unless it is to be kept, it must end when tm does, however that
+        comes. It shares neither stdin nor the terminal's signals.
+
+        Process: tm. Thread: main. Rate: once per run. Returns: at once, or None when it cannot show this run.
         """
 
     @hookspec

@@ -54,6 +54,16 @@ def open_local(directory: str) -> Any | None:
 
 
 @hookimpl
+def serve_local(tracker: str, place: Mapping[str, str], port: int, keep: bool) -> Any | None:
+    """Show the user's own log directory, or ours of a run without a tracker, in TensorBoard."""
+    from .publish import TRACKER
+    from .server import serve
+
+    directory = place.get("logdir" if tracker == TRACKER else "directory")
+    return serve(directory, port, keep) if tracker in ("", TRACKER) and directory else None
+
+
+@hookimpl
 def where(tracker: str, place: Mapping[str, str]) -> str | None:
     """Give the command that opens the user's own log directory."""
     from .local import open_command

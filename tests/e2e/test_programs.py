@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from trainmeter_core.passport.schema import problems
+
+PROGRAM_FILES = Path(__file__).with_name("programs")
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,18 @@ def test_tm_says_its_lines_on_stderr_and_leaves_the_rest(pair, name, expected):
     )
     assert pair.tm.stderr.splitlines()[-1].startswith(f"tm: {expected.steps} steps · ")
     assert sorted(user_lines(pair.tm.stderr)) == sorted(user_lines(pair.bare.stderr))
+
+
+@pytest.mark.parametrize("name", ["plain", "scaler", "hf_trainer", "lightning_fit"])
+def test_counting_changes_nothing_and_gives_an_hfu(launch, name):
+    """The same losses, weights and random numbers as bare; the seconds it took lie in the start-up."""
+    bare = launch.pair(name, *PROGRAMS[name].arguments).bare
+    run = launch.tm("--count", "--peak-tflops", "0.1", str(PROGRAM_FILES / f"{name}.py"), *PROGRAMS[name].arguments)
+    assert (run.code, run.stdout) == (bare.code, bare.stdout)
+    [counted] = run.records("counted")
+    assert (counted["gaps"], counted["absent"], len(counted["counts"])) == ([], "", 1)
+    assert counted["seconds"] < run.value("time.startup_s")
+    table = run.passport["data"]["batches"]
+    lengths = {tuple(row[1:3]) for row in table["rows"]}
+    assert (run.value("efficiency.hfu_pct") is not None) == (lengths == {tuple(counted["counts"][0][1:3])})
+    assert problems(run.passport) == []

@@ -160,10 +160,12 @@ def test_every_supported_python_can_import_the_agent_and_its_taps(python, interp
         for path in (CORE / "inside").rglob("*.py")
         if "site" not in path.parts[-2:] and path.name != "__init__.py"
     )
-    told = python(
-        f"import sys\nif sys.version_info < (3, 8): names = []\nelse: names = {names!r}\nfor name in names: __import__(name)\n",
-        interpreter=interpreter,
+    code = (
+        f"import sys\nif sys.version_info < (3, 8): names = []\nelse: names = {names!r}\n"
+        "for name in names:\n    try:\n        __import__(name)\n"
+        "    except ImportError as error:\n        if error.name != 'torch': raise\n"  # the rooms that run within torch
     )
+    told = python(code, interpreter=interpreter)
     assert (told.returncode, told.stderr) == (0, "")
 
 

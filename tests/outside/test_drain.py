@@ -58,10 +58,16 @@ def test_the_steps_of_one_look_are_one_record(tmp_path, drain, log):
 def test_the_times_of_a_record_add_up_to_its_wall_time(tmp_path, drain, log):
     ring = ring_of(tmp_path)
     for number in range(1, 6):
-        write(ring, number)
+        write(ring, number, flags=layout.FLAG_LOADER_SEEN)
     drain.poll()
     assert sum(log[0]["time"].values()) == pytest.approx(log[0]["wall_s"])
     assert log[0]["time"]["other"] == pytest.approx(5 * 0.125)
+
+
+def test_without_a_data_loader_the_wait_for_data_is_unknown_and_not_zero(tmp_path, drain, log):
+    write(ring_of(tmp_path), 1)
+    drain.poll()
+    assert log[0]["time"]["data_wait"] is None
 
 
 def test_the_first_step_is_start_up_and_a_record_of_its_own(tmp_path, drain, log):

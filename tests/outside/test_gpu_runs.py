@@ -261,6 +261,8 @@ def test_without_a_driver_library_the_reason_is_recorded(runs):
     (record,) = [record for record in run.records("hardware") if "gpus_absent" in record]
     assert "no NVIDIA driver library" in record["gpus_absent"]
     assert not run.records("gpu")
+    assert run.why("hardware.gpus") == record["gpus_absent"]
+    assert run.why("efficiency.ladder.3_tensor_active") == f"no GPU counters were read: {record['gpus_absent']}"
     assert "tm: no MFU: no NVIDIA driver library" in run.said
 
 

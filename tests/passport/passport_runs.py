@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.formulas import Formulas
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import Failure, Noted, RunRecord, StepBlock, observe
@@ -93,6 +94,7 @@ def rich() -> RunRecord:
         record.add_steps(rank, block(1, wall_s=10.0, time_s={}, startup=True, step_time_s=None))
         record.add_steps(rank, block(100, first=2, last=101, skipped=1))
         record.add_steps(rank, StepBlock(n=0, wall_s=2.0, time_s={"checkpoint": 1.5}))
+    record.counted = Counted(((4, 128, 0, 8 * PARAMETERS * 4 * 128),), (), "")
     record.spans["checkpoint"] = Statistics(1, 1.5, 1.5, 1.5)
     record.losses["train/loss"] = Loss.of(10.5, 1).then(Loss.of(3.25, 50)).then(Loss.of(3.5, 101))
     record.trackers.append({"tracker": "wandb", "where": {"url": "https://wandb.ai/me/p/runs/1"}})

@@ -8,11 +8,13 @@ import math
 import pytest
 from passport_runs import PARAMETERS, PEAK_TFLOPS, RECORDS, block, cpu_run, empty, rich, toy_formulas, unseen_batches
 
+from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.build import build, digest
 from trainmeter_core.passport.schema import load, problems
 from trainmeter_core.passport.sheet import SOURCES
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RankTotals, RunRecord
+from trainmeter_core.run_tables import Statistics
 
 
 @pytest.fixture(params=RECORDS)
@@ -228,3 +230,72 @@ def test_a_description_too_long_for_a_passport_is_left_out():
 def test_building_twice_gives_the_same(passport):
     del passport
     assert build(rich(), toy_formulas) == build(rich(), toy_formulas)
+
+
+def test_the_gpus_of_nodes_that_were_not_seen_are_assumed_to_be_like_those_that_were():
+    """Two nodes of two ranks and two GPUs each, and one node's log: an MFU over two GPUs would be twice too high."""
+    record = rich()
+    record.world_size = 4
+    assert build(record, toy_formulas)["hardware"]["devices"] == {"value": 4, "unit": "devices", "source": "assumed"}
+    seen = build(rich(), toy_formulas)["efficiency"]["mfu_pct"]["value"]
+    assert build(record, toy_formulas)["efficiency"]["mfu_pct"]["value"] == pytest.approx(seen)
+
+
+def test_the_ladder_is_the_mean_over_gpus_of_the_steady_part():
+    """30 and 20 percent; OFU is the mean of the samples' own products with their clocks."""
+    ladder = build(rich(), toy_formulas)["efficiency"]["ladder"]
+    assert ladder["3_tensor_active"]["value"] == 25
+    assert ladder["4_ofu"]["value"] == pytest.approx(25 * 1800 / 1830)
+
+
+def test_counters_that_are_stuck_give_no_rungs_and_a_verdict():
+    record = rich()
+    for readings in record.steady_gpus.table.values():
+        for name in ("graphics_util_pct", "sm_active_pct", "tensor_active_pct", "dram_active_pct", "ofu_pct"):
+            readings[name] = Statistics(20, 0.0, 0.0, 0.0)
+    passport = build(record, toy_formulas)
+    ladder = {name: rung and rung["value"] for name, rung in passport["efficiency"]["ladder"].items()}
+    assert (ladder["1_gpu_util"], ladder["2_sm_active"], ladder["4_ofu"]) == (99, None, None)
+    assert "counters_stuck" in [verdict["code"] for verdict in passport["verdicts"]]
+    assert "stuck at 0" in reason(passport, "efficiency.ladder.3_tensor_active")
+
+
+def test_hfu_is_what_was_counted_over_the_steady_part():
+    """8 N T per micro-batch were counted: all of the model recomputed once more than `hf`, which counts 6 N T."""
+    passport = build(rich(), toy_formulas)
+    compute, steady = passport["compute"], passport["steady"]
+    assert 6 * compute["counted"]["value"] == 8 * compute["flops"]["hf"]["value"]
+    assert compute["counted"]["source"] == compute["steady_executed"]["source"] == "counted"
+    available = steady["seconds"]["value"] * 2 * PEAK_TFLOPS * 1e12
+    expected = 100 * compute["steady_executed"]["value"] / available
+    assert math.isclose(passport["efficiency"]["hfu_pct"]["value"], expected)
+    assert passport["efficiency"]["ladder"]["5_hfu"] == passport["efficiency"]["hfu_pct"]
+
+
+@pytest.mark.parametrize(
+    ("counted", "field", "why"),
+    [
+        (Counted(), "data.counted", "--count"),
+        (Counted(absent="counting took too long"), "compute.counted", "too long"),
+        (Counted(((4, 64, 0, 10),), (), ""), "compute.counted", "have other lengths"),
+        (Counted(((4, 128, 0, 10),), ("flash_attn::fwd (4 times)",), ""), "efficiency.hfu_pct", "flash_attn::fwd"),
+    ],
+)
+def test_without_a_whole_count_there_is_no_hfu_and_the_reason_is_told(counted, field, why):
+    record = rich()
+    record.counted = counted
+    passport = build(record, toy_formulas)
+    assert problems(passport) == []
+    assert passport["efficiency"]["hfu_pct"] is None
+    assert why in reason(passport, field)
+
+
+def test_recomputation_that_the_model_shows_gives_an_hfu_without_a_count():
+    record = rich()
+    record.counted = Counted()
+    formulas = toy_formulas(record.model)._replace(executed_of_sequence=lambda seq_len, _: 8 * PARAMETERS * seq_len)
+    passport = build(record, lambda _: formulas)
+    counted = build(rich(), toy_formulas)
+    assert passport["efficiency"]["hfu_pct"] == counted["efficiency"]["hfu_pct"]
+    assert passport["compute"]["steady_executed"]["source"] == "formula"
+    assert passport["compute"]["counted"] is None

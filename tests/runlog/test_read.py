@@ -253,11 +253,13 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     samples = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
+        "counted": {"rank": 0, "counts": [[2, 8, 0, 10**15]], "gaps": [], "seconds": 1.0},
         "budget": {"rank": 0, "budget_steps": 10, "budget_source": "a framework"},
         "steps": {key: value for key, value in steps(1).items() if key != "type"},
         "span": {"rank": 0, "kind": "eval", "start": 1.0, "seconds": 1.0},
         "losses": {"rank": 0, "tags": {}},
         "tracker": {"rank": 0, "tracker": "t", "where": {}},
+        "blocked": {"rank": 0, "pid": 1, "call": "wandb.init", "seconds": 30.0},
         "node": {"readings": {}},
         "gpu": {"gpus": {}},
         "hardware": {},
@@ -265,7 +267,6 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
         "failure": {"site": "s", "count": 1, "first": "e"},
         "dropped": {"rank": 0, "records": 1},
         "recovered": {"steps": 3},
-        "blocked": {"rank": 0, "pid": 1, "call": "log", "seconds": 1.0},
         "exit": {"code": 0, "signal": None, "seconds": 1.0},
     }
     assert set(samples) == set(RECORDS)

@@ -9,11 +9,14 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "passport": ("trainmeter_core.cli.passport:command", "what a run spent, and how well it used its hardware"),
+    "view": ("trainmeter_core.cli.view:command", "look at a run where it lives, or in a viewer on loopback"),
     "publish": ("trainmeter_core.cli.publish:command", "send what a tracker that did not answer has missed"),
     "compare": ("trainmeter_core.cli.compare:command", "what changed between two runs, and what it did to the MFU"),
     "export": ("trainmeter_core.cli.export:command", "a finished run's series as a file, or into a tracker"),
     "recover": ("trainmeter_core.cli.recover:command", "passports for runs whose tm was killed"),
     "runs": ("trainmeter_core.cli.runs:command", "the runs on this machine: list, rm, prune"),
+    "flops": ("trainmeter_core.cli.flops:command", "training FLOPs of a model under every convention"),
+    "plan": ("trainmeter_core.cli.plan:command", "FLOPs, time and memory of a run before it is started"),
     "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
     "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }

@@ -24,9 +24,9 @@ tm runs a training program as it is and puts tokens, FLOPs, MFU and GPU use into
 def page(options: Iterable[click.Parameter], commands: Mapping[str, tuple[str, str]]) -> str:
     """Usage, examples, commands and options."""
     rows = [
-        (" ".join((", ".join(option.opts), _value(option))).rstrip(), option.help or "")
+        (" ".join((", ".join((*option.opts, *option.secondary_opts)), _value(option))).rstrip(), option.help or "")
         for option in options
-        if isinstance(option, click.Option)
+        if isinstance(option, click.Option) and not option.hidden
     ]
     return "\n".join(
         (

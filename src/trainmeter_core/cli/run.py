@@ -77,10 +77,18 @@ OPTIONS: list[click.Parameter] = [
         default=0,
         help="serve /metrics on this loopback port (default: any free one)",
     ),
+    click.Option(
+        ["--web/--no-web"],
+        default=None,
+        help="a viewer for a run without a tracker (default: at a terminal); --port N, --keep-web",
+    ),
+    # Told in the line above: the help is one screen.
+    click.Option(["--port"], metavar="N", type=click.IntRange(0, 65535), default=0, hidden=True),
+    click.Option(["--keep-web"], is_flag=True, hidden=True),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
     click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
-    click.Option(["--version"], is_flag=True, help="print the version"),
-    click.Option(["--help", "-h"], is_flag=True, help="print this"),
+    click.Option(["--version"], is_flag=True, hidden=True),
+    click.Option(["--help", "-h"], is_flag=True, help="print this; --version prints the version"),
 ]
 WITH_VALUE = frozenset(
     name for option in OPTIONS if isinstance(option, click.Option) and not option.is_flag for name in option.opts

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from . import import_hooks
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
+# Every Python that starts runs this far: `typing` and `types` would cost it more than all the rest of us.
 MYPY = False
 if MYPY:
+    from types import ModuleType  # noqa: TC003 - as above
     from typing import Callable
 
 # Module whose import installs a tap -> the name of our tap module, which has `install(module, agent)`.

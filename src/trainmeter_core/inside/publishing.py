@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MYPY = False
 if MYPY:
-    from typing import Any, Mapping
+    from typing import Any, Callable, Mapping
 
     from .guard import Site
 
@@ -81,6 +81,8 @@ class Publishing:
         self._startup: dict[str, Any] | None = None
         self._steady = _Steady(agent)
         self._emitted: Emitted | None = None
+        self._each_row: list[Callable[[], None]] = []
+        self._each_row_at = 0.0
 
     @property
     def emitted(self) -> Emitted:
@@ -133,6 +135,16 @@ class Publishing:
             mine[kind] += spent
         for shape, calls in batches.items():
             self._batches[shape] = self._batches.get(shape, 0) + calls
+        if self._each_row:
+            self._call_each_row()
+
+    def _call_each_row(self) -> None:
+        now = monotonic()
+        if now - self._each_row_at >= ROW_INTERVAL_S:
+            self._each_row_at = now
+            for work in self._each_row:
+                with site("row"):
+                    work()
 
     def finish(self) -> None:
         """Let every adapter close, and write the losses."""
@@ -217,6 +229,10 @@ class Publishing:
             return None
         self._taken[reader] = self._row_steps
         return dict(self._row)
+
+    def each_row(self, work: Callable[[], None]) -> None:
+        """Call after an optimizer step, at most once a second."""
+        self._each_row.append(work)
 
     def counts(self) -> dict[str, float]:
         """The sums since the start of the process, by series name; nothing is taken from the window."""

@@ -31,7 +31,7 @@ class LocalFiles:
     """Holds rows until it is clear that the run has no tracker, then writes them and all that follow."""
 
     def __init__(self, run_directory: Path, plugins: Sequence[FoundPlugin]) -> None:
-        self._directory = os.path.join(run_directory, LOCAL_TRACKER_DIRECTORY)
+        self.directory = os.path.join(run_directory, LOCAL_TRACKER_DIRECTORY)
         self._plugins = plugins
         self._writer: LocalWriter | None = None
         self._wanted = True
@@ -80,7 +80,7 @@ class LocalFiles:
 
     def _open(self) -> bool:
         for _, manager in managers(self._plugins):
-            self._writer = manager.hook.open_local(directory=self._directory)
+            self._writer = manager.hook.open_local(directory=self.directory)
             if self._writer is not None:
                 return True
         # No adapter here can write files; the run log has everything all the same.

@@ -29,3 +29,9 @@ class RunOptions:
     """Where /metrics is served on loopback; 0: any free port."""
     quiet: bool = False
     progress: bool = False
+    web: bool | None = None
+    """A viewer on loopback for a run without a tracker; None: where stderr is a terminal."""
+    port: int = 0
+    """The first port to try for that; 0: the viewer's usual one."""
+    keep_web: bool = False
+    """Leave the viewer when the run ends."""

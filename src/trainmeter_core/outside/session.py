@@ -28,6 +28,7 @@ from .recover import recover_in_background
 from .spool import Spool
 from .summary import blocking_calls, failure_line, nothing_seen, summary_line
 from .voice import Voice
+from .web import Web
 
 if TYPE_CHECKING:
     from trainmeter_core.runlog.read import RunReader
@@ -79,6 +80,7 @@ class Session:
             convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(self.given)
         )
         self.local = LocalFiles(self.writer.directory, self.plugins)
+        self.web = Web(self.plugins, asked=options.web, port=options.port, keep=options.keep_web)
         self.surroundings: Surroundings | None = None
         self.metrics = self._metrics_server()
         self.spool = self._make_spool()
@@ -161,8 +163,9 @@ class Session:
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY_S
             self._save_snapshot()
-        if self.local.write():
+        if self.local.write() and not self.web.start(self.local.directory):
             self._say_where(self.local.command)
+        self._say(self.web.news())
 
     def _look_around(self) -> None:
         around = self.surroundings
@@ -227,6 +230,7 @@ class Session:
 
     def _tracker(self, tracker: str, where: dict[str, str]) -> None:
         self.local.not_needed()
+        self.web.close()
         if tracker in self._trackers:
             return
         for _, manager in managers(self.plugins):
@@ -234,6 +238,10 @@ class Session:
             if line:
                 self._trackers.add(tracker)
                 self._say_where(line)
+
+    def _say(self, line: str | None) -> None:
+        if line:
+            self.voice.tell(line)
 
     def _say_where(self, line: str | None) -> None:
         if line:
@@ -282,6 +290,7 @@ class Session:
             self._last_look,
             lambda: self._record_end(end, seconds),
             self._write_passport,
+            lambda: self._say(self.web.close()),
             lambda: self._report(end, seconds),
         ):
             try:
@@ -301,7 +310,7 @@ class Session:
         if self.surroundings is not None:
             self._take_around(self.surroundings, self.surroundings.close())
         self._take_row()
-        if self.local.write(at_the_end=True):
+        if self.local.write(at_the_end=True) and not self.web.start(self.local.directory, at_the_end=True):
             self._say_where(self.local.command)
         self._flush()
 

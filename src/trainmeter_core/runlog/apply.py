@@ -225,6 +225,8 @@ class Application:
                 self.record.gpus.clear()
                 self.record.steady_gpus = SteadyGpus()
             hardware.gpus = list(self._gpu_names.values())
+        elif "gpus_absent" in fields and isinstance(hardware.gpus, Absent):
+            hardware.gpus = Absent(_text(fields["gpus_absent"]))
         for name, check in _HARDWARE_FIELDS.items():
             _take(hardware, name, fields, check)
         _take(software, "driver", fields, _text)

@@ -6,8 +6,10 @@ Loaded only when counting was asked for; everything here may import torch.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import sys
+import warnings
 from time import monotonic
 from typing import Any, Iterator, NamedTuple
 
@@ -20,7 +22,8 @@ from .stand_in import StandIn, unwrapped
 
 __all__ = ["Call", "Counted", "NotSeen", "count", "facts_of"]
 
-LIMIT_S = 3.0
+# Twelve layers take about a second, eighty about five.
+LIMIT_S = 5.0
 MOST_BYTES = 1 << 30
 
 
@@ -39,7 +42,7 @@ class Counted(NamedTuple):
 def count(model: Any, call: Call, limit_s: float = LIMIT_S, most_bytes: int = MOST_BYTES) -> Counted:
     """Run one call of the model and its backward pass on fakes, and add up torch's formulas over what ran.
 
-    The backward pass starts at the model's own loss (`output.loss`, or a scalar output), else at the sum of its
+    The backward pass starts at the model's own loss (`output.loss`, or a scalar output), else at all of its
     outputs: a loss outside of the model has no matmul but is not counted if it had. Multiplications by a causal mask's
     zeros are counted, and a flash kernel's second look at the scores is. Gives up past `limit_s` seconds or
     `most_bytes` of memory. Never raises for anything the model does.
@@ -48,13 +51,15 @@ def count(model: Any, call: Call, limit_s: float = LIMIT_S, most_bytes: int = MO
     counter = Counter(start + limit_s, most_bytes)
     try:
         with _untouched(), FakeTensorMode() as mode:
+            # A kernel outside of torch must fail where it asks for memory, not read at address 0 of the device.
+            mode._allow_unsafe_data_ptr_access = False  # noqa: SLF001 - torch has a switch for the whole process only
             stand_in = StandIn(mode)
             copy = stand_in.model(unwrapped(model))
             device = next((p.device for p in copy.parameters()), torch.device("cpu"))
             args = [made_of(facts, _fake) for facts in call.args]
             kwargs = {name: made_of(facts, _fake) for name, facts in call.kwargs.items()}
             with counter, _autocast(call, device.type):
-                torch.autograd.backward(_loss(copy(*args, **kwargs)))
+                torch.autograd.backward(*_start_of_backward(copy(*args, **kwargs)))
     except GaveUp as why:
         return Counted(None, counter.gaps, monotonic() - start, str(why))
     except Exception as error:  # noqa: BLE001 - a model may do anything with a tensor that has no data
@@ -66,18 +71,16 @@ def _fake(facts: TensorFacts) -> Any:
     return torch.empty(tuple(facts.shape), dtype=facts.dtype, device=facts.device, requires_grad=facts.requires_grad)
 
 
-def _loss(output: Any) -> Any:
-    """The model's own loss, or the sum of everything in its output that has a gradient."""
+def _start_of_backward(output: Any) -> tuple[list[Any], list[Any]]:
+    """Where the backward pass begins, and the gradients there: the model's own loss, else all of its outputs."""
     loss = getattr(output, "loss", None)
     if loss is None and isinstance(output, dict):
         loss = output.get("loss")
-    if loss is not None:
-        return loss.sum()
-    found = list(_with_gradient(output, 4))
+    found = list(_with_gradient(output if loss is None else loss, 4))
     if not found:
         raise ValueError("no output of the model has a gradient")
-    scalars = [tensor for tensor in found if tensor.dim() == 0]
-    return scalars[0] if scalars else sum(tensor.sum() for tensor in found)
+    starts = [tensor for tensor in found if tensor.dim() == 0][:1] or found
+    return starts, [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in starts]
 
 
 def _with_gradient(output: Any, depth: int) -> Iterator[Any]:
@@ -94,7 +97,7 @@ def _with_gradient(output: Any, depth: int) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _untouched() -> Iterator[None]:
-    """Whatever runs inside, random states, gradient mode and compilation are the user's again afterwards."""
+    """Whatever runs inside, random states, gradient mode, compilation and stderr are the user's again afterwards."""
     states = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
     if torch.cuda.is_initialized():
         states.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
@@ -104,12 +107,20 @@ def _untouched() -> Iterator[None]:
     kept = [(put, take()) for take, put in states]
     # Nothing compiled may meet a fake: it would be compiled anew for it, and then again for the user.
     eager = torch.compiler.set_stance("force_eager") if _compiles() else contextlib.nullcontext()
+    show, log = warnings.showwarning, logging.getLogger("torch._subclasses.fake_tensor")
+    silent, log.disabled = log.disabled, True
+    warnings.showwarning = _no_warning
     try:
         with eager, torch.enable_grad():
             yield
     finally:
+        warnings.showwarning, log.disabled = show, silent
         for put, state in kept:
             put(state)
+
+
+def _no_warning(*_: Any, **__: Any) -> None:
+    """What the model warns of, it has warned of in the real step."""
 
 
 def _compiles() -> bool:

@@ -70,6 +70,24 @@ def _flash_backward(grad: Shape, query: Shape, key: Shape, value: Shape, *_: Any
     return _sdpa_backward(*(_heads_first(shape) for shape in (grad, query, key, value)))
 
 
+def _rnn(inputs: Shape, first: Shape, second: Shape, *_: Any, **__: Any) -> int:
+    """Every position times both weights of one layer and direction."""
+    return 2 * _product(inputs[:-1]) * (_product(first) + _product(second))
+
+
+def _rnn_backward(*args: Any, **named: Any) -> int:
+    return 2 * _rnn(*args, **named)
+
+
+def _cudnn_rnn(inputs: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
+    """Every position times every matrix of all layers."""
+    return 2 * _product(inputs[:-1]) * sum(_product(each) for each in weights if len(each) > 1)
+
+
+def _cudnn_rnn_backward(*args: Any, **named: Any) -> int:
+    return 2 * _cudnn_rnn(*args, **named)
+
+
 FORMULAS: dict[str, Formula] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": _sdpa,
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _sdpa_backward,
@@ -86,6 +104,10 @@ FORMULAS: dict[str, Formula] = {
     "aten::linear": _linear,
     "aten::mkldnn_linear": _linear,
     "mkldnn::_linear_pointwise": _linear,
+    "aten::mkldnn_rnn_layer": _rnn,
+    "aten::mkldnn_rnn_layer_backward": _rnn_backward,
+    "aten::_cudnn_rnn": _cudnn_rnn,
+    "aten::_cudnn_rnn_backward": _cudnn_rnn_backward,
     # The flash-attn package, since 2.7 registered with torch; (batch, length, heads, width).
     "flash_attn::_flash_attn_forward": _flash,
     "flash_attn::_flash_attn_backward": _flash_backward,

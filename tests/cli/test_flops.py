@@ -1,0 +1,167 @@
+"""`tm flops`: every convention of a model, by its config or by a few numbers."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from trainmeter_core.cli import flops
+from trainmeter_core.cli.main import main
+from trainmeter_core.flops import CONVENTIONS
+
+CONFIGS = Path(__file__).parents[1] / "flops" / "configs"
+LLAMA = str(CONFIGS / "llama-3-8b.json")
+# GPT-2 style, 1.04 billion parameters: the five numbers are the project's first golden values, docs/flops.md.
+GPT = {"model_type": "gpt2", "n_embd": 2048, "n_layer": 18, "n_head": 16, "n_positions": 1024, "vocab_size": 32000}
+GPT |= {"tie_word_embeddings": False, "architectures": ["GPT2LMHeadModel"]}
+FIVE = {
+    "hf": 5_831_933_952,
+    "megatron": 6_055_526_400,
+    "torchtitan": 6_284_918_784,
+    "nanochat": 6_282_018_816,
+    "all_params": 6_690_717_696,
+}
+
+
+def run(*words, **options):
+    return CliRunner().invoke(flops.command, [str(word) for word in words], **options)
+
+
+def told(*words, **options):
+    done = run(*words, "--json", **options)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def per_token(table):
+    return {row["name"]: row["flops_per_token"] for row in table["conventions"]}
+
+
+def test_the_five_numbers_of_the_first_model(tmp_path):
+    """The sequence length is the config's own."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GPT))
+    for place in (path, tmp_path):
+        table = told("--hf-config", place)
+        assert table["model"]["parameters"] == 1_039_622_144
+        assert {name: per_token(table)[name] for name in FIVE} == FIVE
+    assert per_token(told("--hf-config", "-", input=json.dumps(GPT))) == per_token(table)
+
+
+def test_llama_3_8b_at_8192():
+    """megatron as its own function returned it, torchtitan by its formula."""
+    table = told("--hf-config", LLAMA, "--seq-len", 8192, "--batch", 2)
+    assert per_token(table)["megatron"] == 51_470_401_536
+    assert per_token(table)["torchtitan"] == 57_914_449_920
+    assert {row["name"]: row["flops"] for row in table["conventions"]}["megatron"] == 2 * 8192 * 51_470_401_536
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_published_config_has_counts(path):
+    table = told("--hf-config", path, "--seq-len", 512, "--target-len", 64)
+    assert [row["name"] for row in table["conventions"]] == list(CONVENTIONS)
+    assert all((row["flops"] is None) == ("absent" in row) for row in table["conventions"])
+    assert per_token(table)["hf"]
+
+
+def test_a_config_of_another_style(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(
+        json.dumps({"dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 100, "hidden_dim": 96, "max_seq_len": 32})
+    )
+    table = told("--config", path)
+    assert table["batch"]["seq_len"] == 32
+    assert per_token(table)["torchtitan"]
+
+
+def test_a_decoder_by_a_few_numbers():
+    """--params fills the MLP; with --ffn the numbers are all there."""
+    table = told(
+        "--params", "8.03B", "--layers", 32, "--width", 4096, "--kv-heads", 8, "--vocab", 128256, "--seq-len", 8192
+    )
+    assert abs(table["model"]["parameters"] - 8_030_261_248) < 1e6
+    same = ("--layers", 32, "--width", 4096, "--heads", 32, "--kv-heads", 8, "--vocab", 128256, "--ffn", 14336)
+    assert per_token(told(*same, "--seq-len", 8192)) == per_token(told("--hf-config", LLAMA, "--seq-len", 8192))
+
+
+def test_a_run_and_the_time_it_takes():
+    """20 B tokens of Llama-3-8B on eight H100 SXM of 989.4 TFLOP/s at 40 %."""
+    words = ("--hf-config", LLAMA, "--seq-len", 8192, "--tokens", "20B", "--gpus", "8xH100-SXM", "--mfu", 40)
+    row = told(*words, "--convention", "torchtitan")["conventions"][0]
+    assert row["run_flops"] == 20 * 10**9 * 57_914_449_920
+    assert row["hours"] == pytest.approx(20e9 * 57_914_449_920 / (8 * 989.4e12 * 0.4) / 3600)
+
+
+def test_every_line_of_a_count_and_why_two_differ():
+    words = ("--hf-config", LLAMA, "--seq-len", 8192, "--explain", "megatron", "--convention", "torchtitan")
+    table = told(*words)
+    for row in table["conventions"]:
+        assert sum(term["flops"] for term in table["terms"][row["name"]]) == row["flops"]
+    text = run(*words).stdout
+    assert "torchtitan - megatron:" in text
+    assert "+52,776,558,133,248  attention core" in text  # the other half of it
+    assert set(told("--hf-config", LLAMA, "--explain")["terms"]) == set(CONVENTIONS)
+
+
+def test_a_pipe_gets_plain_columns():
+    lines = run("--hf-config", LLAMA, "--seq-len", 8192).stdout.splitlines()
+    assert lines[0] == "convention\tFLOPs per token\tFLOPs per batch"
+    assert lines[4].split("\t")[:2] == ["torchtitan", "57,914,449,920"]
+
+
+def test_a_terminal_gets_a_table(monkeypatch):
+    monkeypatch.setattr(flops, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    drawn = []
+    monkeypatch.setattr(flops, "_draw", drawn.append)
+    run("--hf-config", LLAMA)
+    assert drawn[0]["model"]["family"] == "llama"
+    monkeypatch.undo()
+    flops._draw({**drawn[0], "terms": {"hf": [{"term": "a", "formula": "b", "flops": 1}]}})
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ((), "which model?"),
+        (("--hf-config", "nowhere.json"), "nowhere.json: No such file"),
+        (("--hf-config", __file__), "is not a JSON config"),
+        (("--hf-config", "-"), "is not a JSON config"),
+        (("--hf-config", LLAMA, "--layers", "3"), "not both"),
+        (("--layers", "2", "--width", "64"), "which model?"),
+        (("--params", "10", "--layers", "2", "--width", "64", "--seq-len", "8"), "too few"),
+        (("--layers", "2", "--width", "64", "--ffn", "64"), "give --seq-len"),
+        (("--layers", "2", "--width", "64", "--ffn", "64", "--heads", "3"), "not a multiple of 3 heads"),
+        (("--layers", "2", "--width", "64", "--ffn", "64", "--params", "1B"), "these numbers make"),
+        (("--hf-config", LLAMA, "--seq-len", "many"), "'many' is not a number"),
+        (("--hf-config", LLAMA, "--explain", "mine"), "no convention 'mine'"),
+        (("--hf-config", LLAMA, "--gpus", "8xH100"), "h100-nvl, h100-pcie, h100-sxm"),
+        (("--hf-config", LLAMA, "--gpus", "8xQuantum"), "'Quantum' is not in the table"),
+        (("--hf-config", LLAMA, "--gpus", "0xL4"), "at least one GPU"),
+        (("--hf-config", LLAMA, "--gpus", "T4"), "no dense bf16 peak"),
+    ],
+)
+def test_what_cannot_be_answered_costs_one_line(words, line, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as end:
+        main(["flops", *words])
+    assert end.value.code == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert line in told[0]
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["[]", "{}", '{"model_type": "novel"}', '{"model_type": "llama"}', '{"model_type": "gpt2", "n_embd": "x"}'],
+)
+def test_a_config_that_is_none_costs_one_line(config, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(config)
+    done = run("--hf-config", path, "--seq-len", 8)
+    assert done.exit_code == 2
+    assert "config.json" in done.stderr

@@ -71,6 +71,10 @@ class LocalEvents:
             self._file.flush()
             self._flushed = time.monotonic()
 
+    def flush(self) -> None:
+        """Bring everything to the file."""
+        self._file.flush()
+
     def close(self, passport_markdown: str | None, passport: Mapping[str, Any] | None = None) -> None:
         """Write the passport, for reading and as an object, flush and close; closing again does nothing."""
         if self._file.closed:

@@ -14,22 +14,27 @@ if TYPE_CHECKING:
 
 # One publisher per agent, so that both packages' writers are seen together.
 _publishers: dict[int, Any] = {}
+_children: dict[int, Any] = {}
 
 
 @hookimpl
 def tracker_modules() -> list[str]:
-    """The two modules that define an EventFileWriter."""
+    """The two modules that define an EventFileWriter, and TensorFlow's that makes its own."""
     from .tap import MODULES
+    from .tf import MODULE
 
-    return list(MODULES)
+    return [*MODULES, MODULE]
 
 
 @hookimpl
 def install_tap(module: ModuleType, agent: AgentFace) -> Undo:
-    """Tap the module's EventFileWriter."""
+    """Tap the module's EventFileWriter, or TensorFlow's function that makes a writer."""
+    from . import tf
     from .publish import Publisher
     from .tap import install
 
+    if module.__name__ == tf.MODULE:
+        return tf.install(module, agent, _children.setdefault(id(agent), tf.ChildRun(agent)))
     publisher = _publishers.setdefault(id(agent), Publisher(agent))
     return install(module, agent, publisher)
 
@@ -37,9 +42,10 @@ def install_tap(module: ModuleType, agent: AgentFace) -> Undo:
 @hookimpl
 def finish(agent: AgentFace) -> None:
     """Write the end of a run whose writer was never closed."""
-    publisher = _publishers.pop(id(agent), None)
-    if publisher is not None:
-        publisher.finish()
+    for known in (_publishers, _children):
+        publisher = known.pop(id(agent), None)
+        if publisher is not None:
+            publisher.finish()
 
 
 @hookimpl

@@ -18,7 +18,8 @@ FIRST_PORT = 6006
 _PORTS = 100
 _RELOAD_S = 5
 _CONNECT_S = 0.05
-_ENDS_WITHIN_S = 5.0
+# The user's command has ended and waits for this.
+_ENDS_WITHIN_S = 1.0
 _PR_SET_PDEATHSIG = 1
 
 

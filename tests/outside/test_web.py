@@ -90,3 +90,16 @@ def test_at_the_end_only_one_that_is_kept_is_started(viewer):
     kept = web.Web([], asked=None, port=0, keep=True)
     assert kept.start("/run/tb", at_the_end=True)
     assert kept.close() == "the viewer goes on: http://127.0.0.1:1/ (kill 77 ends it)"
+
+
+def test_one_that_cannot_be_started_leaves_the_run_as_it_is(viewer, monkeypatch):
+    """Such as when no port is free: tm then tells the command as it does away from a terminal."""
+
+    def refused(*_words, **_keep):
+        raise OSError("no port is free from 6006 on")
+
+    monkeypatch.setattr(web, "serve", refused)
+    mine = web.Web([], asked=True, port=0, keep=False)
+    assert not mine.start("/run/tb")
+    assert mine.news() is None
+    assert mine.close() is None

@@ -22,11 +22,14 @@ class Agent:
         self.places: list[tuple[str, dict[str, str]]] = []
         self.logging_calls = 0
         self.failures: list[str] = []
+        self.at_rows: list = []
         self._told = -1
         self._last = -1e9
 
     def step(self) -> None:
         self.steps += 1
+        for work in self.at_rows:
+            work()
 
     @contextlib.contextmanager
     def logging(self):
@@ -35,6 +38,9 @@ class Agent:
 
     def observe(self, scalars, step) -> None:
         self.observed.append((dict(scalars), step))
+
+    def each_row(self, work) -> None:
+        self.at_rows.append(work)
 
     def row(self, final: bool = False, reader: str = ""):
         now = time.monotonic()

@@ -142,9 +142,11 @@ class Publishing:
         now = monotonic()
         if now - self._each_row_at >= ROW_INTERVAL_S:
             self._each_row_at = now
+            place = site("row")
             for work in self._each_row:
-                with site("row"):
-                    work()
+                if place.on:
+                    with place:
+                        work()
 
     def finish(self) -> None:
         """Let every adapter close, and write the losses."""

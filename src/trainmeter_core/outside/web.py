@@ -50,7 +50,10 @@ class Web:
         """
         if not self.wanted or self._served is not None or (at_the_end and not self._keep):
             return False
-        self._served = serve(self._plugins, LOCAL, {"directory": directory}, self._port, keep=self._keep)
+        try:
+            self._served = serve(self._plugins, LOCAL, {"directory": directory}, self._port, keep=self._keep)
+        except OSError:  # no port is free, or no process can be started: the command is told instead
+            return False
         self._until = time.monotonic() + _UP_WITHIN_S
         return self._served is not None
 

@@ -1,0 +1,1 @@
+"""As in TensorFlow, where the implementation lives."""

@@ -28,5 +28,5 @@ def _not_allowed(reporter: pytest.TerminalReporter) -> list[tuple[str, str]]:
     return [
         (report.nodeid, str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr))
         for report in reporter.stats.get("skipped", [])
-        if "gpu" not in report.keywords
+        if "gpu" not in getattr(report, "keywords", ())
     ]

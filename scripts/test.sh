@@ -10,4 +10,5 @@ fi
 
 bash scripts/check.sh "$bin"
 "$bin/python" -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall .
+bash scripts/differential.sh "$bin"
 "$bin/python" -m pytest -n 2 --dist loadfile

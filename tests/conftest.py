@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 os.environ["TRAINMETER_STRICT"] = "1"
 os.environ.setdefault("TRAINMETER_HOME", tempfile.mkdtemp(prefix="trainmeter-tests-"))
+
+# A suite that was started under nohup hands SIG_IGN on to every program it starts, tm among them.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from originals import original  # noqa: E402 - after the skips
 from published import config_of, shape_from_config  # noqa: E402 - after the skips
 from tiny_models import CASES, B, T, model_of  # noqa: E402 - after the skips
 
@@ -39,7 +40,7 @@ class TestVerl:
 
     @pytest.mark.parametrize("name", [*DENSE, "qwen3_moe", "deepseek_v3", "deepseek_v3 plain q"])
     def test_padded_sequences(self, name, same):
-        verl = pytest.importorskip("verl.utils.flops_counter", reason="verl is not installed", exc_type=ImportError)
+        verl = original("verl.utils.flops_counter")
         model, shape = tiny(name)
         if name == "qwen3_moe":  # the original takes every layer for a mixture
             case = CASES[name]._replace(numbers={**CASES[name].numbers, "mlp_only_layers": []})
@@ -98,8 +99,7 @@ class TestNemoAutoModel:
 
     @staticmethod
     def formulas():
-        module = "nemo_automodel.components.utils.flops_utils"
-        return pytest.importorskip(module, reason="nemo_automodel is not installed", exc_type=ImportError)
+        return original("nemo_automodel.components.utils.flops_utils")
 
 
 class TestTrl:
@@ -107,7 +107,7 @@ class TestTrl:
 
     @pytest.mark.parametrize("name", ["llama", "llama head_dim", "qwen2", "qwen3", "qwen3_moe"])
     def test_a_tiny_model(self, name, same):
-        trl = pytest.importorskip("trl.trainer.utils", reason="trl is not installed", exc_type=ImportError)
+        trl = original("trl.trainer.utils")
         case = CASES[name]._replace(
             numbers={**CASES[name].numbers, **({"mlp_only_layers": []} if "moe" in name else {})}
         )
@@ -122,7 +122,7 @@ class TestLitgpt:
 
     @pytest.mark.parametrize("name", ["pythia-14m", "Llama-3.2-1B"])
     def test_a_model_of_its_own(self, name, same):
-        utils = pytest.importorskip("litgpt.utils", reason="litgpt is not installed", exc_type=ImportError)
+        utils = original("litgpt.utils")
         from litgpt import GPT, Config
 
         with torch.device("meta"):
@@ -140,9 +140,7 @@ class TestDeepSpeed:
     """DeepSpeed's profiler counts a forward pass: linear layers and convolutions as a third of exact."""
 
     def test_linear_layers(self, same):
-        profiler = pytest.importorskip(
-            "deepspeed.profiling.flops_profiler", reason="deepspeed is not installed", exc_type=ImportError
-        )
+        profiler = original("deepspeed.profiling.flops_profiler")
         layers = [torch.nn.Linear(16, 32, bias=False), torch.nn.Linear(32, 8, bias=False)]
         model = torch.nn.Sequential(torch.nn.Embedding(50, 16), *layers)
         flops, _macs, _parameters = profiler.get_model_profile(

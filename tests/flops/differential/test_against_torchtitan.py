@@ -9,8 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-counter = pytest.importorskip("torchtitan.models.utils", reason="torchtitan is not installed", exc_type=ImportError)
 
+from originals import original  # noqa: E402 - after the skips
 from published import CONFIGS, config_of, shape_from_config  # noqa: E402 - after the skips
 from tiny_models import CASES, B, Case, T, model_of  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
@@ -19,6 +19,8 @@ from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402
 from trainmeter_core.shape_from import shape_of  # noqa: E402
+
+counter = original("torchtitan.models.utils")
 
 NOT_DECODERS = ("bert", "t5", "t5 gated", "bart", "whisper", "vit", "mamba")
 NAMES = {"mlp.experts": "moe.routed_experts", "mlp.gate.": "moe.router.", "mlp.router.": "moe.router."}

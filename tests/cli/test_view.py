@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -77,21 +79,35 @@ def test_a_log_directory_that_is_gone_leaves_the_command(home):
     assert done.stdout == "tensorboard --logdir '/gone away'\n"
 
 
-def test_a_run_without_a_tracker_is_replayed_until_ctrl_c(home):
-    """The viewer has its series, and is gone with `tm view`."""
-    files = LocalEvents(str(a_run() / "tb"))
+def answered(url):
+    """The answer, once the server has read the files: it listens before that."""
+    for _ in range(300):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=30) as answer:
+            return json.load(answer)
+        time.sleep(0.2)
+    raise AssertionError(f"no answer from {url}")
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_run_without_a_page_is_replayed_until_ctrl_c(home, tmp_path, own):
+    """From its own files or the user's log directory: the viewer has its series, and is gone with `tm view`."""
+    logdir = tmp_path / "logs"
+    files = LocalEvents(str(logdir if own else a_run() / "tb"))
+    if own:
+        a_run(("tensorboard", {"logdir": str(logdir)}))
     files.write({"trainmeter/step": 7.0, "trainmeter/mfu_pct": 41.5}, 7, 1_760_000_000.0)
     files.close("# Passport")
     process = subprocess.Popen([*TM, "--port", "7600"], stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET})
     try:
+        if own:
+            assert process.stdout.readline() == f"tensorboard --logdir {logdir}\n"
         line = process.stdout.readline()
         found = re.match(r"(http://127\.0\.0\.1:76\d\d)/#trainmeter  \(Ctrl-C ends it\)\n", line)
         assert found, line
         server = f"{found[1]}/data"
-        with urllib.request.urlopen(f"{server}/plugin/trainmeter/runs", timeout=60) as answer:
-            assert answer.status == 200
-        with urllib.request.urlopen(f"{server}/plugins_listing", timeout=60) as answer:
-            assert "trainmeter" in json.load(answer)
+        points = answered(f"{server}/plugin/scalars/scalars?run=.&tag=trainmeter/step")
+        assert [value for _time, _step, value in points] == [7.0]
+        assert "trainmeter" in answered(f"{server}/plugins_listing")
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(30)

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
-from mlflow_reading import artifacts, history, of_user
+from mlflow_reading import artifacts, fresh_run, history, of_user
 
 import mlflow
+from trainmeter_mlflow import spool
 
 TM = [sys.executable, "-m", "trainmeter_core", "--peak-tflops", "0.05"]
 
@@ -139,3 +141,19 @@ def test_what_a_server_would_not_take_waits_for_tm_publish(server, tmp_path, pro
     assert "trainmeter/panel.html" in artifacts(server, run_id)
     again = subprocess.run([*TM[:3], "publish"], env=env, capture_output=True, text=True, timeout=100)
     assert again.stdout == "nothing waits to be sent\n"
+
+
+def test_the_next_run_under_tm_sends_what_waits_without_waiting_for_it(server, tmp_path):
+    client = mlflow.MlflowClient(server)
+    run_id = fresh_run(client, "next")
+    waiting = tmp_path / "home" / "runs" / "20260101T000000Z-train-aaaaaa"
+    waiting.mkdir(parents=True)
+    (waiting / "run.json").write_text("{}")
+    spool.append(str(waiting), [spool.Parcel(server, run_id, 7, 7, {"trainmeter/a": 1.0}, False)])
+    env = {**os.environ, "TRAINMETER_HOME": str(tmp_path / "home")}
+    subprocess.run([*TM[:3], sys.executable, "-c", "pass"], env=env, check=True, timeout=100, capture_output=True)
+    end = time.monotonic() + 60
+    while (waiting / spool.FILE).exists():
+        assert time.monotonic() < end, "it was never sent"
+        time.sleep(0.1)
+    assert history(client, run_id, "trainmeter/a") == [(7, 1.0)]

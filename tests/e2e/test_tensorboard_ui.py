@@ -9,8 +9,11 @@ import subprocess
 import sys
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
 import pytest
+
+from trainmeter_core.series import TIME_KINDS
 
 pytestmark = pytest.mark.browser
 
@@ -24,15 +27,18 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-STEPS, BATCH, LENGTH = 30, 4, 16
-# Without a data loader the wait for data is unknown, and so not shown.
-KINDS = ("step", "checkpoint", "eval", "logging", "startup", "other")
+# The project's own example, shortened: the windows of its GPT are 128 characters long.
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
+STEPS, BATCH, LENGTH = 50, 4, 128
 
 
 @pytest.fixture(scope="module")
 def run(launch):
-    """A loop of 30 steps that logs its loss, slow enough for several rows a run."""
-    return launch.tm("--peak-tflops", "0.1", "writer_loop.py", "torch.utils.tensorboard", "{out}", "0.1")
+    """The demo's run: the example script under tm, with a peak given for the CPU."""
+    return launch.tm(
+        *("--peak-tflops", "0.2", "--budget-steps", str(STEPS), str(EXAMPLE), "--steps", str(STEPS)),
+        *("--batch-size", str(BATCH), "--eval-every", "10", "--out", "{out}"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +114,11 @@ def test_the_server_gives_tokens_that_are_steps_times_batch_times_length(server)
 
 def test_the_page_has_a_chart_for_each_series(page):
     titles = [path.get_attribute("title") for path in page.locator("scalar-card tb-truncated-path").all()]
-    assert set(titles) == {"trainmeter/tokens", "trainmeter/mfu_pct", *(f"trainmeter/time/{kind}" for kind in KINDS)}
+    assert set(titles) == {
+        "trainmeter/tokens",
+        "trainmeter/mfu_pct",
+        *(f"trainmeter/time/{kind}" for kind in TIME_KINDS),
+    }
 
 
 def test_the_page_shows_the_exact_tokens(page):
@@ -123,4 +133,4 @@ def test_the_page_shows_shares_and_mfu_as_they_were_measured(page, server):
 
 
 def test_the_users_own_loss_is_beside_them(server):
-    assert [step for _, step, _ in served(server, "train/loss")] == list(range(1, STEPS + 1))
+    assert [step for _, step, _ in served(server, "loss/train")] == list(range(1, STEPS + 1))

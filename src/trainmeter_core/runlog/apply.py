@@ -33,7 +33,6 @@ class Application:
         self._failures: dict[tuple[str, Any, Any], Failure] = {}
         self._gpu_names: dict[str, str] = {}
         self._model_rank: int | None = None
-        self._counted_rank: int | None = None
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
@@ -139,10 +138,9 @@ class Application:
         options.budget_steps, options.budget_source = steps, source
 
     def _counted(self, fields: Mapping[str, Any]) -> None:
-        rank, _seconds_spent = _count(fields["rank"]), _seconds(fields["seconds"])
+        _seconds(fields["seconds"])
         counted = counted_from({**fields, "counts": [_batch(entry) for entry in _list(fields["counts"])]})
-        if rank <= (0 if self._counted_rank is None else self._counted_rank):
-            self._counted_rank = rank
+        if _count(fields["rank"]) == 0:  # the only rank that counts
             self.record.counted = counted
 
     def _steps(self, fields: Mapping[str, Any]) -> None:

@@ -9,5 +9,6 @@ import tempfile
 os.environ["TRAINMETER_STRICT"] = "1"
 os.environ.setdefault("TRAINMETER_HOME", tempfile.mkdtemp(prefix="trainmeter-tests-"))
 
-# A suite that was started under nohup hands SIG_IGN on to every program it starts, tm among them.
+# A suite started in the background or under nohup hands ignored signals on to every program it starts, tm among them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)

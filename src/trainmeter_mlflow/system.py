@@ -35,12 +35,15 @@ class SystemMirror:
         step = int((time.monotonic() - self._began) / self._interval_s)
         if not self.on or step <= self._step:
             return []
-        self._step = step
-        row = rows[-1]
-        shown = {
-            "system/" + name: value for name, value in row.values.items() if name[len(PREFIX) :].startswith(_SHOWN)
-        }
-        return door.metrics_of(shown, row.timestamp, step)
+        # The row that ends a run may hold nothing but the passport.
+        for row in reversed(rows):
+            shown = {
+                "system/" + name: value for name, value in row.values.items() if name[len(PREFIX) :].startswith(_SHOWN)
+            }
+            if shown:
+                self._step = step
+                return door.metrics_of(shown, row.timestamp, step)
+        return []
 
 
 def _interval_s(environment: Mapping[str, str]) -> float:

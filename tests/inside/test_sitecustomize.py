@@ -135,19 +135,18 @@ def test_start_up_loads_nothing_heavy(python):
 
 
 def interpreters() -> list[str]:
-    found = glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))
+    found = [sys.executable, *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))]
     found += filter(None, (shutil.which(f"python3.{minor}") for minor in range(5, 16)))
     found += filter(None, (shutil.which(name) for name in ("python2", "python2.7", "python3", "pypy3")))
     # A shim chooses another version by the folder it is called in.
-    return sorted({os.path.realpath(path): path for path in found if "/shims/" not in path}.values())
+    one_each = sorted({os.path.realpath(path): path for path in found if "/shims/" not in path}.values())
+    return [path for path in one_each if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0]
 
 
 @pytest.mark.parametrize("interpreter", interpreters())
 def test_every_python_runs_a_program_unharmed(python, interpreter):
     code = "import sys; sys.stdout.write('%d.%d %s' % (sys.version_info[0], sys.version_info[1], 'trainmeter_core' in sys.modules)); sys.exit(5)"
     told, bare = python(code, interpreter=interpreter), python(code, interpreter=interpreter, agent=False)
-    if bare.returncode != 5:
-        pytest.skip(f"{interpreter} does not run here")
     assert (told.returncode, told.stderr) == (5, bare.stderr)
     version, _, woken = told.stdout.partition(" ")
     assert (woken == "True") is (tuple(map(int, version.split("."))) >= (3, 8))

@@ -110,7 +110,9 @@ def test_the_directory_is_told_once_and_absolute(tapped, agent, tmp_path, monkey
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_value_that_is_not_finite_is_left_out(tapped, agent, tmp_path, bad, monkeypatch):
     monkeypatch.setattr(
-        agent, "row", lambda final=False, reader="": {"trainmeter/step": 1.0, "trainmeter/mfu_pct": bad, "trainmeter/tokens": 2.0}
+        agent,
+        "row",
+        lambda final=False, reader="": {"trainmeter/step": 1.0, "trainmeter/mfu_pct": bad, "trainmeter/tokens": 2.0},
     )
     writer = tapped.SummaryWriter(str(tmp_path))
     writer.add_scalar("loss", 1.0, 1)

@@ -88,6 +88,7 @@ class Agent:
         self.backward_since = False
         self.backward_s = 0.0
         self.in_optimizer = 0
+        self._backward_s_at_enter = 0.0
         self.optimizer_in_step: int | None = None
         self.optimizer_events = 0
         self._numel: dict[int, int] = {}
@@ -168,10 +169,14 @@ class Agent:
     # --- the optimizer step -------------------------------------------------------------------------------------
 
     def optimizer_enters(self, optimizer: Any) -> None:
-        """A global step pre-hook ran. An optimizer that enters while it is inside had raised before: heal the depth."""
-        if self.in_optimizer and self.optimizer_in_step == id(optimizer):
+        """A global step pre-hook ran. When the outermost optimizer had raised in its step, the depth is healed."""
+        if self.in_optimizer and (
+            self.optimizer_in_step == id(optimizer) or self.backward_s != self._backward_s_at_enter
+        ):
+            # It enters anew, or a backward ran since: whoever was inside is not any more.
             self.in_optimizer = 0
         if not self.in_optimizer:
+            self._backward_s_at_enter = self.backward_s
             self.optimizer_in_step = id(optimizer)
             clock = self.clock
             if not self.steps:

@@ -15,14 +15,13 @@ MAX_LINE = 4 << 20
 
 
 class SideFile:
-    """Opens lazily at the first event; after an OSError it stays silent, and `reason` says why."""
+    """Exists from the first event on; after an OSError it stays silent, and `reason` says why."""
 
-    __slots__ = ("_descriptor", "path", "reason")
+    __slots__ = ("path", "reason")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.reason = ""
-        self._descriptor = -1
 
     def write(self, kind: str, fields: dict[str, Any]) -> None:
         """Append one event of this kind; fields that JSON does not know are written as text."""
@@ -33,10 +32,13 @@ class SideFile:
             why = "an event " + kind + " of " + str(len(line)) + " bytes was dropped"
             line = json.dumps({"type": "failure", "t": time(), "site": "side file", "count": 1, "first": why}).encode()
         try:
-            if self._descriptor < 0:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-                self._descriptor = os.open(self.path, flags, 0o600)
-            os.write(self._descriptor, line + b"\n")
+            # Opened anew for each event: a program that closes descriptors by number may be given ours for its file.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.path, flags, 0o600)
+            try:
+                os.write(descriptor, line + b"\n")
+            finally:
+                os.close(descriptor)
         except OSError as error:
             # Disk full, directory gone, no descriptors left: the training goes on without this file.
             self.reason = str(error)

@@ -59,7 +59,10 @@ def choose_python() -> str:
 
 def _torch_beside_us() -> bool:
     # Not the working directory: a folder named torch there is somebody's own.
-    here = os.getcwd() if os.path.isdir(".") else ""
+    try:
+        here = os.getcwd()
+    except OSError:  # the directory is gone
+        here = ""
     spec = PathFinder.find_spec("torch", [entry for entry in sys.path if entry not in ("", here)])
     return spec is not None and spec.origin is not None
 

@@ -18,6 +18,8 @@ class Voice:
 
     def say(self, line: str) -> None:
         """Say a line."""
+        if sys.stderr is None:  # closed at the start: print would take stdout, which is the program's
+            return
         try:
             print(f"tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
         except (OSError, ValueError):

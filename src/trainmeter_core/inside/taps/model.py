@@ -66,6 +66,8 @@ class ModelTap:
 
     def __init__(self, module_class: Any, agent: Agent) -> None:
         self.armed = False
+        self.any_thread = True
+        """Until the first optimizer step nobody knows which thread trains."""
         self.module_class = module_class
         self.agent = agent
         self.noted: dict[int, _Noted] = {}
@@ -76,15 +78,18 @@ class ModelTap:
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
-        self.original = self.module_class.__call__
-        model_calls.noting, model_calls.module_call = self, self.original
-        self.module_class.__call__ = model_calls.noting_call
+        if model_calls.noting is not self or self.module_class.__call__ is self.original:
+            self.original = self.module_class.__call__
+            model_calls.noting, model_calls.module_call = self, self.original
+            self.module_class.__call__ = model_calls.noting_call
         self.armed = True
 
     def disarm(self) -> None:
         """Give `nn.Module.__call__` back."""
         if self.armed:
-            self.module_class.__call__ = self.original
+            # A patch that somebody laid over ours stays; ours only passes on then.
+            if self.module_class.__call__ is model_calls.noting_call:
+                self.module_class.__call__ = self.original
             self.armed = False
 
     def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -131,6 +136,7 @@ class ModelTap:
 
     def settle(self, agent: Agent, optimizer: Any) -> None:
         """Choose the model at the end of a step, hand its micro-batches to the step, and tap its class alone."""
+        self.any_thread = False
         self.disarm()
         with _FIND:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}

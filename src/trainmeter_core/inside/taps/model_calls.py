@@ -5,6 +5,7 @@ With the optimizer's hooks, the only functions of ours that may become part of a
 
 from __future__ import annotations
 
+import functools
 import sys
 from _thread import get_ident
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
     A function without a closure: a graph compiled through it holds no guard that fails when it is gone.
     """
-    if compiling() or noting.agent.in_model or get_ident() != noting.agent.clock.thread:
+    if compiling() or noting.agent.in_model or (get_ident() != noting.agent.clock.thread and not noting.any_thread):
         return module_call(self, *args, **kwargs)
     agent = noting.agent
     agent.in_model = True
@@ -53,6 +54,7 @@ def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agen
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if compiling() or agent.in_model or id(self) not in ids:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        shape = None
         if _SITE.on and get_ident() == agent.clock.thread:
             try:
                 clock = agent.clock
@@ -72,12 +74,15 @@ def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agen
         try:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         except BaseException as error:
+            if shape is not None and agent.pending and agent.pending[-1] is shape:
+                # Out of memory, most likely: the batch was not used.
+                agent.pending.pop()
             unseen(error)
             raise
         finally:
             agent.in_model = False
 
-    return __call__
+    return __call__ if own is None else functools.wraps(own)(__call__)
 
 
 def grad_enabled() -> bool:

@@ -27,15 +27,20 @@ class Ring:
     __slots__ = ("_map", "path", "records")
 
     def __init__(self, path: str, identity: layout.Identity) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        taken = _take_standard_descriptors()
         try:
-            _reserve(descriptor, layout.RING_BYTES)
-            self._map = mmap.mmap(descriptor, layout.RING_BYTES)
-        except BaseException:
-            os.unlink(path)
-            raise
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                _reserve(descriptor, layout.RING_BYTES)
+                self._map = mmap.mmap(descriptor, layout.RING_BYTES)
+            except BaseException:
+                os.unlink(path)
+                raise
+            finally:
+                os.close(descriptor)
         finally:
-            os.close(descriptor)
+            for each in taken:
+                os.close(each)
         self.path = path
         self.records = 0
         layout.IDENTITY.pack_into(
@@ -88,6 +93,16 @@ class Ring:
     def totals(self, steps: int, skipped: int, tokens: int, samples: int, failures: int) -> None:
         """Publish the records written so far together with the sums that belong to them."""
         _pack_totals(self._map, layout.TOTALS_OFFSET, self.records, steps, skipped, tokens, samples, failures)
+
+
+def _take_standard_descriptors() -> list[int]:
+    """Hold 0, 1 and 2 where the program closed them: a stray write there would end in the map's own descriptor."""
+    taken = []
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        taken.append(descriptor)
+        if descriptor > 2:  # noqa: PLR2004 - standard error
+            return taken
 
 
 def _reserve(descriptor: int, size: int) -> None:

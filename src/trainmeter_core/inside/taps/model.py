@@ -78,19 +78,23 @@ class ModelTap:
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
-        if model_calls.noting is not self or self.module_class.__call__ is self.original:
-            self.original = self.module_class.__call__
-            model_calls.noting, model_calls.module_call = self, self.original
+        current = self.module_class.__call__
+        if current is model_calls.noting_call:
+            # Somebody's patch took ours for the original and put it back when it went.
+            self.original = model_calls.module_call
+            model_calls.noting = self
+        elif model_calls.noting is not self or current is self.original:
+            self.original = current
+            model_calls.noting, model_calls.module_call = self, current
             self.module_class.__call__ = model_calls.noting_call
         self.armed = True
 
     def disarm(self) -> None:
         """Give `nn.Module.__call__` back."""
-        if self.armed:
-            # A patch that somebody laid over ours stays; ours only passes on then.
-            if self.module_class.__call__ is model_calls.noting_call:
-                self.module_class.__call__ = self.original
-            self.armed = False
+        self.armed = False
+        # A patch that somebody laid over ours stays; ours only passes on then.
+        if self.module_class.__call__ is model_calls.noting_call:
+            self.module_class.__call__ = self.original
 
     def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note an outermost call of any module."""

@@ -1,0 +1,122 @@
+"""What a program does to itself stays its own: closed descriptors, patches, calls and optimizers that raise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from torch import nn
+from trainmeter_core.inside.side_file import SideFile
+
+
+def step(model, optimizer, ids):
+    model(ids).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+class Picky(nn.Module):
+    """Runs out of memory on more than four rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(8, 2)
+
+    def forward(self, ids):
+        if len(ids) > 4:
+            raise MemoryError
+        return self.table(ids)
+
+
+def test_an_event_never_lands_in_a_file_that_took_over_a_descriptor(tmp_path):
+    """A program that closes descriptors by number is given the same numbers for its own files."""
+    side = SideFile(str(tmp_path / "side.jsonl"))
+    side.write("a", {})
+    os.closerange(200, 256)
+    theirs = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(8)]
+    side.write("b", {})
+    for number, descriptor in enumerate(theirs):
+        os.close(descriptor)
+        assert (tmp_path / str(number)).read_bytes() == b""
+    assert len((tmp_path / "side.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_batch_whose_forward_raised_is_not_counted(tapped, agent):
+    model = Picky()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        with pytest.raises(MemoryError):
+            model(torch.zeros(64, 16, dtype=torch.long))
+        step(model, optimizer, torch.zeros(4, 16, dtype=torch.long))
+    assert agent.steps == 4
+    assert agent.tokens in {4 * 64, 4 * 64 + 64 * 16}  # the model is not known yet when the first one raises
+
+
+def test_after_an_optimizer_that_raised_another_one_is_counted(tapped, agent):
+    class Broken(torch.optim.SGD):
+        def step(self, closure=None):
+            raise ArithmeticError
+
+    model = Picky()
+    broken, optimizer = Broken(model.parameters(), lr=0.1), torch.optim.SGD(model.parameters(), lr=0.1)
+    ids = torch.zeros(2, 8, dtype=torch.long)
+    with pytest.raises(ArithmeticError):
+        step(model, broken, ids)
+    for _ in range(5):
+        step(model, optimizer, ids)
+    assert agent.steps == 5
+
+
+def test_a_patch_laid_over_ours_stays(tapped, agent):
+    calls = []
+    original = nn.Module.__call__
+
+    def patched(self, *args, **kwargs):
+        calls.append(type(self).__name__)
+        return original(self, *args, **kwargs)
+
+    nn.Module.__call__ = patched
+    try:
+        model = Picky()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            step(model, optimizer, torch.zeros(2, 8, dtype=torch.long))
+        assert nn.Module.__call__ is patched
+        assert calls.count("Picky") == 5
+    finally:
+        nn.Module.__call__ = original
+
+
+def test_training_in_a_thread_keeps_the_first_batch(tapped, agent):
+    model = Picky()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    work = threading.Thread(
+        target=lambda: [step(model, optimizer, torch.zeros(2, 8, dtype=torch.long)) for _ in range(5)]
+    )
+    work.start()
+    work.join()
+    assert (agent.steps, agent.tokens) == (5, 5 * 16)
+
+
+def test_the_ring_never_sits_on_a_standard_descriptor():
+    """A program that closed its output and writes there all the same writes into nothing of ours."""
+    code = """if True:
+        import os, sys, tempfile
+        from trainmeter_core.inside.ring import Ring
+        from trainmeter_core.ring_format import Identity
+        path = os.path.join(tempfile.mkdtemp(), "a.ring")
+        os.close(1), os.close(2)
+        ring = Ring(path, Identity(1, 0, 0, 1, 0.0, 0.0, 0.0))
+        for number in (1, 2):
+            try:
+                os.write(number, b"x")
+            except OSError:
+                continue
+            os._exit(1)
+        os._exit(7)
+    """
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 7

@@ -10,6 +10,7 @@ import threading
 import pytest
 import torch
 from torch import nn
+
 from trainmeter_core.inside.side_file import SideFile
 
 

@@ -16,7 +16,7 @@ LAYOUT_TAG = "custom_scalars__config__"
 def files(logdir) -> list[str]:
     """The event files in the order in which they were opened: a name ends in a count, of which 10 follows 9."""
     found = glob.glob(os.path.join(str(logdir), "*tfevents*"))
-    return sorted(found, key=lambda path: [int(part) if part.isdigit() else 0 for part in path.split(".")])
+    return sorted(found, key=lambda path: ([int(part) if part.isdigit() else 0 for part in path.split(".")], path))
 
 
 def events(logdir) -> list:

@@ -61,6 +61,8 @@ class MetricsServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Twenty clients at once would wait a second for a place in the default queue of five.
+    request_queue_size = 128
     block_on_close = False
     pages: dict[str, bytes]
 

@@ -1,4 +1,4 @@
-"""Readings as Prometheus text (exposition format 0.0.4); pure."""
+"""Readings as Prometheus text (exposition format 0.0.4), written by prometheus_client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from trainmeter_core.series import PREFIX, series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from prometheus_client import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -18,7 +20,6 @@ Samples = dict[str, dict[Labels, float]]
 """Series name without prefix -> labels -> value; both in the order in which they shall appear."""
 
 _OTHER = re.compile(r"[^a-zA-Z0-9_]")
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def samples(
@@ -47,18 +48,30 @@ def _add(told: Samples, readings: Mapping[str, float], labels: Labels) -> None:
 
 def exposition(told: Samples, *, prefix: str = "", without: Iterable[str] = ()) -> str:
     """Give the document: one gauge per series, named with the prefix, families of `without` left out."""
-    left_out = tuple(without)
-    lines: list[str] = []
-    for name, values in told.items():
-        if name.startswith(left_out):
-            continue
-        metric = prefix + metric_name(name)
-        meaning = _meaning(name)
-        if meaning:
-            lines.append(f"# HELP {metric} {meaning}")
-        lines.append(f"# TYPE {metric} gauge")
-        lines += [f"{metric}{{{_labels(labels)}}} {value!r}" for labels, value in values.items()]
-    return "\n".join(lines) + "\n" if lines else ""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Told(told, prefix, tuple(without)))
+    return generate_latest(registry).decode()
+
+
+class _Told:
+    """The samples as prometheus_client collects them."""
+
+    def __init__(self, told: Samples, prefix: str, left_out: tuple[str, ...]) -> None:
+        self._told, self._prefix, self._left_out = told, prefix, left_out
+
+    def collect(self) -> Iterator[Metric]:
+        """One gauge per series; its samples may have different labels."""
+        from prometheus_client import Metric
+
+        for name, values in self._told.items():
+            if name.startswith(self._left_out):
+                continue
+            gauge = Metric(self._prefix + metric_name(name), _meaning(name), "gauge")
+            for labels, value in values.items():
+                gauge.add_sample(gauge.name, {metric_name(key): text for key, text in labels}, value)
+            yield gauge
 
 
 def metric_name(series: str) -> str:
@@ -67,13 +80,9 @@ def metric_name(series: str) -> str:
     return "_" + name if name[:1].isdigit() else name
 
 
-def _labels(labels: Labels) -> str:
-    return ",".join(f'{metric_name(name)}="{value.translate(_ESCAPES)}"' for name, value in labels)
-
-
 def _meaning(name: str) -> str:
     try:
         known = series_of(name)
     except KeyError:  # a reading that is no published series
         return ""
-    return f"{known.meaning} ({known.unit})".replace("\\", r"\\").replace("\n", " ") if known.name == name else ""
+    return f"{known.meaning} ({known.unit})" if known.name == name else ""

@@ -48,7 +48,7 @@ def test_the_module_that_is_called_and_owns_the_parameters_is_the_model(tapped, 
         other(torch.ones(3, 2)).sum().backward()
         step(optimizer, model, ids(2, 5), ids(2, 5))
     assert described(written) == ["Tokens"]
-    assert tapped.total_batches == {(2, 5, 0): 6}
+    assert tapped.used.total() == {(2, 5, 0): 6}
     assert [kind for kind, _ in tapped.model.tapped] == [Tokens]
     assert "__call__" in vars(Tokens)
 
@@ -59,7 +59,7 @@ def test_only_that_object_is_observed(tapped):
     step(optimizer, model, ids(2, 5))
     twin(ids(9, 9)).sum().backward()
     step(optimizer, model, ids(2, 5))
-    assert tapped.total_batches == {(2, 5, 0): 2}
+    assert tapped.used.total() == {(2, 5, 0): 2}
 
 
 def test_submodules_called_inside_are_part_of_the_call(tapped):
@@ -67,7 +67,7 @@ def test_submodules_called_inside_are_part_of_the_call(tapped):
     optimizer = sgd(model)
     for _ in range(3):
         step(optimizer, model, ids(2, 5))
-    assert tapped.total_batches == {(2, 5, 0): 3}
+    assert tapped.used.total() == {(2, 5, 0): 3}
 
 
 def test_a_wrapper_and_what_it_wraps_are_one_model(tapped):
@@ -89,7 +89,7 @@ def test_a_wrapper_and_what_it_wraps_are_one_model(tapped):
     with torch.no_grad():
         model.module(ids(7, 7))
     assert tapped.clock.base == EVAL
-    assert tapped.total_batches == {(2, 5, 0): 2}
+    assert tapped.used.total() == {(2, 5, 0): 2}
 
 
 def test_a_framework_that_calls_the_inner_model_only(tapped, written):

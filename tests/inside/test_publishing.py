@@ -170,7 +170,7 @@ class TestPeers:
     def ring(self, spool, rank, steps, tokens, *, world=4, started=1.0, pid=None):
         pid = pid or 100000 + rank
         ring = Ring(str(spool / f"r{rank}-{pid}.ring"), Identity(pid, rank, rank, world, 0.0, 0.0, started))
-        ring.totals(steps, 0, tokens, tokens // 16, 0)
+        ring.step(1, 0, 1, steps, 0.0, tokens, 0, 16, 0, (0.0,) * 7, (steps, 0, tokens, tokens // 16, 0))
 
     def factor(self, spool, agent):
         above, below = Peers(str(spool)).scale(agent)

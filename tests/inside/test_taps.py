@@ -127,7 +127,7 @@ def test_a_broken_sum_never_breaks_the_call_of_a_settled_model(tapped, lenient):
     for _ in range(8):
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
-        tapped.pending = tapped.batches = tapped.total_batches = None
+        tapped.pending = tapped.batches = tapped.used = None
     assert tapped.model.tapped
     assert guard.site("model call").count == guard.PATIENCE
     assert guard.site("optimizer").count
@@ -215,10 +215,10 @@ def test_nothing_of_ours_is_stored_on_the_users_objects(tapped):
     assert type(again) is nn.Sequential
     copied = copy.deepcopy(model)
     torch.jit.script(copied)
-    steps = dict(tapped.total_batches)
+    steps = tapped.used.total()
     copied(torch.ones(2, 4)).sum().backward()
     assert tapped.pending == []
-    assert tapped.total_batches == steps
+    assert tapped.used.total() == steps
 
 
 def test_a_gradient_scaler_that_finds_infinities_skips(tapped, written):

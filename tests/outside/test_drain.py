@@ -33,8 +33,10 @@ def ring_of(tmp_path, rank=0, pid=100, world=1) -> Ring:
 
 
 def write(ring: Ring, number: int, kind=layout.STEP_RECORD, flags=0, tokens=64, samples=4) -> None:
-    ring.step(kind, flags, 1 if samples else 0, number, 10.0 + number, tokens, samples, 16 if tokens else 0, 0, SECONDS)
-    ring.totals(number, 0, 64 * number, 4 * number, 0)
+    ring.step(
+        kind, flags, 1 if samples else 0, number, 10.0 + number, tokens, samples, 16 if tokens else 0, 0, SECONDS,
+        (number, 0, 64 * number, 4 * number, 0),
+    )  # fmt: skip
 
 
 def steps(log) -> list[dict]:
@@ -217,8 +219,7 @@ def test_what_a_killed_process_wrote_is_all_there(tmp_path, drain, log):
         f"ring = Ring({str(tmp_path / 'r0-1.ring')!r}, layout.Identity(1, 0, 0, 1, 0.0, 0.0, 0.0))\n"
         f"side = SideFile({str(tmp_path / 'r0-1.jsonl')!r})\n"
         "for number in range(1, 1001):\n"
-        f"    ring.step(1, 0, 1, number, 0.0, 64, 4, 16, 0, {SECONDS})\n"
-        "    ring.totals(number, 0, 64 * number, 4 * number, 0)\n"
+        f"    ring.step(1, 0, 1, number, 0.0, 64, 4, 16, 0, {SECONDS}, (number, 0, 64 * number, 4 * number, 0))\n"
         "side.write('last', {})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

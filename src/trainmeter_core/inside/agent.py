@@ -24,6 +24,7 @@ from .ring import Ring
 from .side_file import SideFile
 from .span_clock import SpanClock
 from .step_counter import NEW_STEP, StepCounter
+from .step_sums import Batches, Sums
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -99,8 +100,17 @@ class Agent:
         self.tokens = 0
         self.samples = 0
         self.last_end = self.identity.process_start
-        self.total_batches: dict[Shape, int] = {}
+        self.used = Batches()
+        self.seconds_at_end = list(self.clock.seconds)
+        """The clock's seconds by kind at the end of the last step."""
+        self.startup: Sums | None = None
+        """The sums at the end of the first step."""
+        self.shortest = float("inf")
+        self.longest = 0.0
+        """Seconds of the shortest and the longest step after the first."""
         self.publishing: Publishing | None = None
+        self.each_row: list[Callable[[], None]] = []
+        """What adapters want called after a step, at most once a second."""
         self.finished = False
         self._leave_mark()
 
@@ -158,11 +168,12 @@ class Agent:
             return
         self.backward_s += seconds
         self.backward_since = True
-        if self.pending:
+        pending = self.pending
+        if pending:
             batches = self.batches
-            for shape in self.pending:
+            for shape in pending:
                 batches[shape] = batches.get(shape, 0) + 1
-            self.pending.clear()
+            pending.clear()
         elif self.model is not None and self.model.armed:
             self.model.backward_ran()
 
@@ -240,56 +251,56 @@ class Agent:
         return numel
 
     def step_ends(self, now: float, flags: int, optimizer: Any) -> None:
-        """Close the step's sums, write its record, and leave the rest of the loop to `other` time."""
-        first = self.ring is None and not self.ring_refused
+        """Write the step's record, start the sums of the next one, and leave the rest of the loop to `other` time."""
+        first = self.startup is None
         if first:
             self._first_step(optimizer)
             flags |= FLAG_STARTUP
             now = monotonic()
         elif self.model is not None and self.model.armed:
             self.model.settle(self, optimizer)
-        clock = self.clock
-        seconds = clock.take(now)
-        clock.set_base(span_clock.OTHER)
+        seconds = self.clock.step_ended(now)
         if flags & FLAG_SKIPPED:
             self.skipped += 1
         else:
             self.steps += 1
-        tokens, samples, micro, length, target = self._close_batches()
+        batches = self.batches
+        tokens, samples, micro, length, target = self.used.add(batches)
+        self.tokens += tokens
+        self.samples += samples
+        before = self.seconds_at_end
+        wall_s = now - self.last_end
         ring = self.ring
         if ring is not None:
             flags |= self.loader_flag
             if not micro:
                 flags |= FLAG_BATCH_UNSEEN
-            elif len(self.batches) > 1:
+            elif len(batches) > 1:
                 flags |= FLAG_MIXED_SHAPES
-                ring.shapes(self.steps, self.batches)
+                ring.shapes(self.steps, batches)
             ring.step(
                 STEP_RECORD, flags, micro, self.steps, now, tokens, samples, length, target,
-                (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
+                (wall_s, seconds[0] - before[0], seconds[1] - before[1], seconds[2] - before[2],
+                 seconds[3] - before[3], seconds[4] - before[4], self.backward_s),
+                (self.steps, self.skipped, self.tokens, self.samples, _STEP.count),
             )  # fmt: skip
-            ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)
-        if self.publishing is not None:
-            self.publishing.step_ended(seconds, now - self.last_end, bool(flags & FLAG_STARTUP), self.batches)
+        before[:] = seconds
+        self.last_end = now
         # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
         self.pending.clear()
-        self.batches = {}
+        batches.clear()
         self.backward_s = 0.0
-        self.last_end = now
+        if first:
+            self.startup = self.sums()
+        elif wall_s > self.longest or wall_s < self.shortest:
+            self.longest = max(self.longest, wall_s)
+            self.shortest = min(self.shortest, wall_s)
+        if self.each_row and self.publishing is not None:
+            self.publishing.step_ended(now)
 
-    def _close_batches(self) -> tuple[int, int, int, int, int]:
-        """Add the step's micro-batches to the totals; give its tokens, samples, micro-batches and lengths."""
-        tokens = samples = micro = length = target = 0
-        totals = self.total_batches
-        for shape, calls in self.batches.items():
-            sequences, length, target = shape
-            samples += sequences * calls
-            tokens += sequences * length * calls
-            micro += calls
-            totals[shape] = totals.get(shape, 0) + calls
-        self.tokens += tokens
-        self.samples += samples
-        return tokens, samples, micro, length, target
+    def sums(self) -> Sums:
+        """The sums at the end of the last step, as they are now."""
+        return Sums(self.steps, self.skipped, self.last_end, list(self.seconds_at_end), self.used.total())
 
     def _first_step(self, optimizer: Any) -> None:
         """Announce this process as a trainer: its ring, its identity, its model."""
@@ -331,13 +342,13 @@ class Agent:
                 self.publishing.finish()
         with site("tail"):
             now = monotonic()
-            seconds = self.clock.take(now)
+            seconds = [upto - then for upto, then in zip(self.clock.until(now), self.seconds_at_end)]
             if self.ring is not None:
                 self.ring.step(
                     TAIL_RECORD, self.loader_flag, 0, self.steps, now, 0, 0, 0, 0,
                     (now - self.last_end, seconds[0], seconds[1], seconds[2], seconds[3], seconds[4], self.backward_s),
+                    (self.steps, self.skipped, self.tokens, self.samples, _STEP.count),
                 )  # fmt: skip
-                self.ring.totals(self.steps, self.skipped, self.tokens, self.samples, _STEP.count)
         for name, place in failures().items():
             self.event("failure", {"site": name, "count": place.count, "first": place.first})
 

@@ -32,7 +32,7 @@ def batch_shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape | None:
         # The common call, model(ids, targets), without a search.
         first = args[0]
         dtype = getattr(first, "dtype", None)
-        if dtype is not None and _holds_integers(dtype):
+        if dtype is not None and (_is_integer.get(dtype) or _holds_integers(dtype)):
             dims = first.shape
             if len(dims) == 2:  # noqa: PLR2004 - (B, T)
                 if len(args) > 1 and _is_recurrent_state(args[1], dims):

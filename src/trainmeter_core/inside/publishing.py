@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ..flops.counted import Counted
     from ..hookspecs import Undo
     from .agent import Agent
-    from .batch_shape import Shape
     from .emitted import Emitted
     from .span_clock import SpanClock
+    from .step_sums import Sums
 
 MYPY = False
 if MYPY:
@@ -70,18 +70,13 @@ class Publishing:
         self._row: dict[str, float] | None = None
         self._taken: dict[str, int] = {}
         self._row_steps = agent.steps
-        self._steps = 0
-        self._rate_s = 0.0
-        self._batches: dict[Shape, int] = {}
-        self._seconds = [0.0] * len(TIME_KINDS)
+        self._told = agent.sums()
+        """The sums that the rows so far have told of."""
         self.losses: dict[str, list[Any]] = {}
         self._losses_written = 0.0
         self._losses_changed = False
         self._published: dict[str, dict[str, str]] = {}
-        self._startup: dict[str, Any] | None = None
-        self._steady = _Steady(agent)
         self._emitted: Emitted | None = None
-        self._each_row: list[Callable[[], None]] = []
         self._each_row_at = 0.0
 
     @property
@@ -121,29 +116,12 @@ class Publishing:
             if self._meter is not None:
                 self._meter.budget = budget
 
-    def step_ended(self, seconds: list[float], wall_s: float, startup: bool, batches: dict[Shape, int]) -> None:
-        """Add a step to the window; what came before the end of the first step is startup."""
-        mine = self._seconds
-        if startup:
-            mine[span_clock.STARTUP] += sum(seconds)
-            self._startup = _steps_event(self._agent, wall_s, {"startup": wall_s}, batches, 1)
-            return
-        self._steady.add(wall_s, seconds, batches)
-        self._steps += 1
-        self._rate_s += wall_s
-        for kind, spent in enumerate(seconds):
-            mine[kind] += spent
-        for shape, calls in batches.items():
-            self._batches[shape] = self._batches.get(shape, 0) + calls
-        if self._each_row:
-            self._call_each_row()
-
-    def _call_each_row(self) -> None:
-        now = monotonic()
+    def step_ended(self, now: float) -> None:
+        """Call what adapters want called between rows, if a row's time has passed."""
         if now - self._each_row_at >= ROW_INTERVAL_S:
             self._each_row_at = now
             place = site("row")
-            for work in self._each_row:
+            for work in self._agent.each_row:
                 if place.on:
                     with place:
                         work()
@@ -222,7 +200,7 @@ class Publishing:
             self._agent.stepped_in_graph()
         steps = self._agent.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
-        if due and steps != self._row_steps and (self._steps or final):
+        if due and steps != self._row_steps and (final or self._after_startup()):
             self._last_row = now
             self._row_steps = steps
             self._write_losses(force=final)
@@ -234,19 +212,28 @@ class Publishing:
 
     def each_row(self, work: Callable[[], None]) -> None:
         """Call after an optimizer step, at most once a second."""
-        self._each_row.append(work)
+        self._agent.each_row.append(work)
 
     def counts(self) -> dict[str, float]:
         """The sums since the start of the process, by series name; nothing is taken from the window."""
         row = self._measure(Window(0, 0.0, {}, {}), {})
         return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
+    def _after_startup(self) -> bool:
+        """Say whether a step ended that is not start-up."""
+        agent = self._agent
+        return agent.startup is not None and agent.steps + agent.skipped > agent.startup.steps + agent.startup.skipped
+
     def _make_row(self) -> dict[str, float]:
         """The row of the window, which ends here; another thread than the training one may ask for it."""
-        seconds = _by_kind(self._agent, self._seconds)
-        window = Window(self._steps, self._rate_s, self._batches, seconds)
-        self._steps, self._rate_s, self._batches = 0, 0.0, {}
-        self._seconds = [0.0] * len(TIME_KINDS)
+        agent = self._agent
+        told, self._told = self._told, agent.sums()
+        startup = agent.startup
+        holds_startup = startup is not None and not told.steps + told.skipped
+        steady = self._told.since(startup if holds_startup and startup is not None else told)
+        if holds_startup and startup is not None:
+            steady.seconds[span_clock.STARTUP] += sum(startup.seconds)
+        window = Window(steady.steps + steady.skipped, steady.end, steady.batches, _by_kind(agent, steady.seconds))
         board = self._board.content()
         row = self._measure(window, board)
         for name, value in readings_of(board).items():
@@ -260,20 +247,22 @@ class Publishing:
         if board.get("peak_tflops"):
             meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
+        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.used.total(), age)
         return meter.row(window, totals, self._peers.scale(agent))
 
     def passport(self) -> dict[str, Any] | None:
         """The passport of the run so far, from this process's own memory; None before the first step."""
-        if self._startup is None:
+        agent = self._agent
+        startup = agent.startup
+        if startup is None:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup]
+        events = [*agent.told.values(), _startup_event(agent, startup)]
         events += log_records(self._board.content())
-        events.append(self._steady.event())
+        events.append(_steady_event(agent, startup))
         if self.losses:
-            events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
+            events.append({"type": "losses", "rank": agent.identity.rank, "pid": agent.pid, **self._tags()})
         return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
 
     def _tags(self) -> dict[str, Any]:
@@ -293,34 +282,22 @@ class Publishing:
         self._agent.event("losses", self._tags())
 
 
-class _Steady:
-    """Sums over every step after the first."""
+def _startup_event(agent: Agent, startup: Sums) -> dict[str, Any]:
+    """The first step, all of whose time is start-up."""
+    wall_s = sum(startup.seconds)
+    return {
+        **_steps_event(agent, startup, 1, startup.steps),
+        "wall_s": wall_s,
+        "time": {"startup": wall_s},
+        "startup": True,
+    }
 
-    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.wall_s = 0.0
-        self.shortest = float("inf")
-        self.longest = 0.0
-        self.seconds = [0.0] * len(TIME_KINDS)
-        self.batches: dict[Shape, int] = {}
-
-    def add(self, wall_s: float, seconds: list[float], batches: dict[Shape, int]) -> None:
-        self.wall_s += wall_s
-        self.shortest = min(self.shortest, wall_s)
-        self.longest = max(self.longest, wall_s)
-        for kind, spent in enumerate(seconds):
-            self.seconds[kind] += spent
-        for shape, calls in batches.items():
-            self.batches[shape] = self.batches.get(shape, 0) + calls
-
-    def event(self) -> dict[str, Any]:
-        steps = self._agent.steps - 1
-        seconds = _by_kind(self._agent, self.seconds, None)
-        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
-        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
-        return event
+def _steady_event(agent: Agent, startup: Sums) -> dict[str, Any]:
+    """Every step after the first."""
+    event = _steps_event(agent, agent.sums().since(startup), startup.steps + 1, agent.steps)
+    event["step_time_s"] = [agent.shortest, agent.longest] if agent.longest else None
+    return event
 
 
 def _by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, Any]:
@@ -333,23 +310,22 @@ def _by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, 
     return table
 
 
-def _steps_event(
-    agent: Agent, wall_s: float, seconds: dict[str, Any], batches: dict[Shape, int], steps: int
-) -> dict[str, Any]:
+def _steps_event(agent: Agent, sums: Sums, first: int, last: int) -> dict[str, Any]:
     """A `steps` record as the run log has it, summed by this process itself."""
+    batches = sums.batches
     return {
         "type": "steps",
         "rank": agent.identity.rank,
         "pid": agent.pid,
-        "first": 1 if "startup" in seconds and steps == 1 else 2,
-        "last": agent.steps,
-        "n": steps,
-        "skipped": agent.skipped if steps > 1 else 0,
+        "first": first,
+        "last": last,
+        "n": sums.steps,
+        "skipped": sums.skipped,
         "tokens": sum(b * t * calls for (b, t, _), calls in batches.items()),
         "samples": sum(b * calls for (b, _, _), calls in batches.items()),
         "micro_batches": sum(batches.values()),
-        "wall_s": wall_s,
-        "time": seconds,
+        "wall_s": sums.end,
+        "time": _by_kind(agent, sums.seconds, None),
         "batches": [[*shape, calls] for shape, calls in batches.items()],
-        "startup": seconds.keys() == {"startup"},
+        "startup": False,
     }

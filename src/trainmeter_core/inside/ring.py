@@ -56,8 +56,13 @@ class Ring:
     def step(  # noqa: PLR0917 - the fields of the record
         self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,
         seq_len: int, target_len: int, seconds: tuple[float, float, float, float, float, float, float],
+        totals: tuple[int, int, int, int, int],
     ) -> None:  # fmt: skip
-        """Append one step; the check word goes last, so that a half-written record is never taken for a whole one."""
+        """Append one step, then publish the records written so far with the sums that belong to them.
+
+        The check word goes last, so that a half-written record is never taken for a whole one.
+        ``totals``: steps, skipped steps, tokens, samples and failures since the start of the process.
+        """
         position = self.records
         offset = layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE
         check = (position ^ layout.CHECK) & _U32
@@ -72,7 +77,8 @@ class Ring:
                 self._map, offset, kind, flags, min(micro_batches, 0xFFFF), step & _U32, end, min(tokens, _U32),
                 min(samples, _U32), min(seq_len, _U32), min(target_len, _U32), *seconds, check,
             )  # fmt: skip
-        self.records = position + 1
+        self.records = position = position + 1
+        _pack_totals(self._map, layout.TOTALS_OFFSET, position, *totals)
 
     def shapes(self, step: int, shapes: dict[tuple[int, int, int], int]) -> None:
         """Append the batch shapes of a step whose micro-batches differ, ahead of the step's own record."""
@@ -89,10 +95,6 @@ class Ring:
                 layout.check_word(position),
             )  # fmt: skip
             self.records = position + 1
-
-    def totals(self, steps: int, skipped: int, tokens: int, samples: int, failures: int) -> None:
-        """Publish the records written so far together with the sums that belong to them."""
-        _pack_totals(self._map, layout.TOTALS_OFFSET, self.records, steps, skipped, tokens, samples, failures)
 
 
 def _take_standard_descriptors() -> list[int]:

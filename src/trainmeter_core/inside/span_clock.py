@@ -14,12 +14,13 @@ if MYPY:
 
 STEP, DATA_WAIT, CHECKPOINT, EVAL, LOGGING, STARTUP, OTHER = range(len(TIME_KINDS))
 
+_ON_THE_BASE = len(TIME_KINDS)
 # What `enter` gives on a thread that is not the training thread.
 ELSEWHERE = -1
 
 
 class SpanClock:
-    """Seconds by kind since the last `take`. Nested spans count once, to the innermost.
+    """Seconds by kind since the start, never set back. Nested spans count once, to the innermost.
 
     The base kind says what runs outside any span: the step between its forward and its optimizer, an evaluation, or
     neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one byte of
@@ -55,7 +56,7 @@ class SpanClock:
         self.last = now
         self.current = self.page[PHASE_OFFSET] = kind
         # A span opened straight on the base returns to the base of that time, which may have changed meanwhile.
-        return len(TIME_KINDS) if outer == self.base else outer
+        return _ON_THE_BASE if outer == self.base else outer
 
     def leave(self, outer: int) -> float:
         """Close a span; give its own seconds, inner spans excluded."""
@@ -65,13 +66,21 @@ class SpanClock:
         spent = now - self.last
         self.seconds[self.current] += spent
         self.last = now
-        self.current = self.page[PHASE_OFFSET] = self.base if outer == len(TIME_KINDS) else outer
+        self.current = self.page[PHASE_OFFSET] = self.base if outer == _ON_THE_BASE else outer
         return spent
 
-    def take(self, now: float) -> list[float]:
-        """Give the seconds by kind up to now and start anew; open spans go on."""
+    def step_ended(self, now: float) -> list[float]:
+        """Give the seconds by kind up to now, the clock's own list; what follows is `other`. Open spans go on."""
+        current = self.current
+        self.seconds[current] += now - self.last
+        self.last = now
+        if current == self.base:
+            self.current = self.page[PHASE_OFFSET] = OTHER
+        self.base = OTHER
+        return self.seconds
+
+    def until(self, now: float) -> list[float]:
+        """Give the seconds by kind up to now; nothing else changes."""
         self.seconds[self.current] += now - self.last
         self.last = now
-        taken = self.seconds
-        self.seconds = [0.0] * len(TIME_KINDS)
-        return taken
+        return list(self.seconds)

@@ -85,15 +85,14 @@ def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agen
     return __call__ if own is None else functools.wraps(own)(__call__)
 
 
-def grad_enabled() -> bool:
+def ask_torch() -> bool:
     # Inference mode turns gradients off as well.
-    global _is_grad_enabled  # noqa: PLW0603 - torch is half imported when this module is
-    if _is_grad_enabled is None:
-        _is_grad_enabled = sys.modules["torch"].is_grad_enabled
-    return _is_grad_enabled()
+    enabled: bool = sys.modules["torch"].is_grad_enabled()
+    return enabled
 
 
-_is_grad_enabled: Callable[[], bool] | None = None
+# Replaced by torch's own function once torch is whole: a call of ours less at each of the model's.
+grad_enabled: Callable[[], bool] = ask_torch
 
 
 def never_compiling() -> bool:

@@ -71,6 +71,7 @@ class RunPage:
         tags = panels.tags(values, passport) if due else {}
         for start in range(0, max(1, len(metrics)), door.MOST_METRICS):
             self._door.send(self.run_id, metrics[start : start + door.MOST_METRICS], tags)
+        self._mirror.arrived()
         self._latest = values
         self.passport = passport or self.passport
         self.final = self.final or any(row.final for row in rows)

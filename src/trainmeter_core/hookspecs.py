@@ -33,6 +33,18 @@ class Check(NamedTuple):
     advice: str = ""
 
 
+class Option(NamedTuple):
+    """An option of `tm` for a run. What the user gives is an environment variable of the trainer."""
+
+    name: str
+    """As it is written, with the adapter's name in it: ``--wandb-something``."""
+    variable: str
+    help: str
+    """At most one line."""
+    metavar: str = ""
+    """What its value is called; "" for a flag, which sets the variable to 1."""
+
+
 class Delivered(NamedTuple):
     """What became of series that a run could not send while it lasted."""
 
@@ -138,6 +150,14 @@ class Hooks:
         """Tap the tracker's own calls, by attributes of its classes, right after its module was executed.
 
         Process: trainer. Thread: the importing one. Rate: once per module. Returns: the undo.
+        """
+
+    @hookspec
+    def options(self) -> list[Option]:  # type: ignore[empty-body]
+        """Options that `tm` shall take before the script, besides its own. The tracker is not imported for them.
+
+        Process: tm. Thread: main. Rate: once, where a line has an option that is not tm's own, or asks for help.
+        Returns: options.
         """
 
     @hookspec

@@ -8,16 +8,15 @@ from typing import Any
 
 from trainmeter_core.hookspecs import Delivered
 from trainmeter_core.passport import schema
+from trainmeter_core.resumption import continued
 from trainmeter_core.runlog.format import PASSPORT_FILE
+from trainmeter_core.series import CUMULATIVE, PREFIX
 
 from . import door, panels, spool
-from .place import public_uri
 from .run_page import FOLDER, NOTE_TAG
+from .stores import history, open_store
 
 _ROWS_AT_ONCE = 10
-
-# Our own process, so that the client's defaults of minutes may be shortened; what the user set stays.
-_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
 def deliver(run_directory: str) -> list[Delivered]:
@@ -40,14 +39,16 @@ def _deliver_run(run_directory: str, uri: str, run_id: str) -> Delivered:
     mine = [each for each in spool.read(run_directory) if (each.tracking_uri, each.run_id) == (uri, run_id)]
     sent = 0
     try:
-        opened = door.door_of(open_store(uri))
+        store = open_store(uri)
+        opened = door.door_of(store)
+        before = _before(store, run_id, [row for row in mine if not row.whole])
         for start in range(0, len(mine), _ROWS_AT_ONCE):
             rows = mine[start : start + _ROWS_AT_ONCE]
-            metrics = [metric for row in rows for metric in door.metrics_of(row.values, row.timestamp, row.step)]
+            metrics = [metric for row in rows for metric in _metrics(row, before)]
             for first in range(0, len(metrics), door.MOST_METRICS):
                 opened.send(run_id, metrics[first : first + door.MOST_METRICS], {})
             if any(row.panels for row in rows):
-                _draw(opened, run_directory, run_id, mine[-1].values)
+                _draw(opened, run_directory, run_id)
             _strike(run_directory, rows)
             sent += len(rows)
     except ImportError:
@@ -61,16 +62,35 @@ def _deliver_run(run_directory: str, uri: str, run_id: str) -> Delivered:
     return Delivered(sent, 0, place)
 
 
+def _before(store: Any, run_id: str, rows: list[spool.Parcel]) -> dict[str, float]:
+    """The sums of the run's earlier processes, for rows of one that could not ask for them while it lasted."""
+    if not rows:
+        return {}
+    first = min(row.timestamp for row in rows)
+    found: dict[str, float] = {}
+    for name in (PREFIX + each for each in CUMULATIVE):
+        for point in history(store, run_id, name):
+            if point.timestamp < first:
+                found[name] = max(found.get(name, 0.0), float(point.value))
+    return found
+
+
+def _metrics(row: spool.Parcel, before: dict[str, float]) -> list[door.Metric]:
+    values = row.values if row.whole else continued(row.values, before=before, since={})
+    return door.metrics_of(values, row.timestamp, row.step)
+
+
 def _strike(run_directory: str, rows: list[spool.Parcel]) -> None:
     spool.replace(run_directory, [each for each in spool.read(run_directory) if each not in rows])
 
 
-def _draw(opened: door.Door, run_directory: str, run_id: str, newest: dict[str, float]) -> None:
-    """Write the panels from the passport that tm wrote at the run's end."""
+def _draw(opened: door.Door, run_directory: str, run_id: str) -> None:
+    """Write the panels from the passport that tm wrote at the run's end, and from the newest values there are."""
     passport = _passport(run_directory)
     if passport is None:
         return
     facts = opened.run(run_id)
+    newest = {name: value for name, value in facts.metrics.items() if name.startswith(PREFIX)}
     note = panels.note(facts.tags.get(NOTE_TAG, ""), panels.headline(newest, passport))
     told = panels.tags(newest, passport)
     opened.send(run_id, [], {**told, **({NOTE_TAG: note} if note is not None else {})})
@@ -85,16 +105,3 @@ def _passport(run_directory: str) -> Any:
         # tm was killed before it wrote one.
         return None
     return None if schema.problems(passport) else passport
-
-
-def open_store(uri: str) -> Any:
-    """Give the tracking store at an address that holds no secrets; those come from MLflow's own settings.
-
-    Raises ImportError where MLflow is missing, and what MLflow raises for an address that leads nowhere.
-    """
-    for name, value in _PATIENCE.items():
-        os.environ.setdefault(name, value)
-    from mlflow.tracking._tracking_service.utils import _get_store
-
-    own = os.environ.get("MLFLOW_TRACKING_URI", "")
-    return _get_store(own if own and public_uri(own) == uri else uri)

@@ -8,10 +8,9 @@ from typing import Any, Iterable, Mapping
 from trainmeter_core.series import PREFIX
 
 from . import door, panels
-from .deliver import open_store
 from .place import pages, public_uri, uri_of
-from .read import history
 from .run_page import FOLDER, NOTE_TAG, VIEW_TAG
+from .stores import history, open_store
 
 DEFAULT_EXPERIMENT = "trainmeter"
 

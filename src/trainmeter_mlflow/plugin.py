@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
-from trainmeter_core.hookspecs import AgentFace, Check, Delivered, Undo, hookimpl
+from trainmeter_core.hookspecs import AgentFace, Check, Delivered, Option, Undo, hookimpl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -33,6 +33,14 @@ def install_tap(module: ModuleType, agent: AgentFace) -> Undo:
 
     publisher = _publishers.setdefault(id(agent), Publisher(agent))
     return install(module, agent, publisher)
+
+
+@hookimpl
+def options() -> list[Option]:
+    """What a user can ask of a run that logs to MLflow."""
+    from .system import OPTION
+
+    return [Option("--mlflow-system-metrics", OPTION, "hardware series also under MLflow's System metrics")]
 
 
 @hookimpl

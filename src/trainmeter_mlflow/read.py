@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.passport import schema
 from trainmeter_core.passport.restore import restore
@@ -16,14 +16,13 @@ from trainmeter_core.run_record import RankTotals, RunRecord
 from trainmeter_core.run_tables import Loss, Statistics
 from trainmeter_core.series import PREFIX
 
-from .deliver import open_store
 from .place import public_uri, uri_of
 from .run_page import FOLDER, TRACKER
+from .stores import history, open_store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-PAGE = 25_000
 MOST_HISTORIES = 6
 _LARGEST_PASSPORT = 16 << 20
 _NO_CODE = {"FINISHED": 0, "FAILED": 1}
@@ -61,17 +60,6 @@ def _store(server: str | None) -> Any:
 
         server = public_uri(str(mlflow.get_tracking_uri()))
     return open_store(server)
-
-
-def history(store: Any, run_id: str, key: str) -> Iterator[Any]:
-    """Every value under one name, page by page, with ``value``, ``step`` and ``timestamp`` in milliseconds."""
-    token = None
-    while True:
-        page = store.get_metric_history(run_id, key, max_results=PAGE, page_token=token)
-        yield from page
-        token = getattr(page, "token", None)
-        if not token:
-            return
 
 
 def _passport(store: Any, run: Run) -> dict[str, Any] | None:

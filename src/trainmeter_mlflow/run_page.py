@@ -40,7 +40,8 @@ class RunPage:
         self.final = False
         self._door = door.door_of(store)
         self._met = False
-        self._before: dict[str, float] | None = None
+        self.before: dict[str, float] | None = None
+        """The sums of the run's earlier processes; None until the store was asked."""
         self._latest: dict[str, float] = {}
         self._tags_at = 0.0
         self._mirror = SystemMirror(os.environ)
@@ -52,13 +53,16 @@ class RunPage:
 
     def send(self, rows: Sequence[Row]) -> None:
         """Write rows; the newest passport that they carry is to be drawn."""
-        if self._before is None:
-            self._before = before_this_process(self._door.run(self.run_id).metrics)
+        if self.before is None:
+            facts = self._door.run(self.run_id)
+            self.before = before_this_process(facts.metrics)
+            where = {"tracking_uri": public_uri(uri_of(self.store)), "run_id": self.run_id}
+            self._agent.publishes_to(TRACKER, experiment_id=facts.experiment_id, **where)
         values = dict(self._latest)
         passport = None
         metrics: list[door.Metric] = []
         for row in rows:
-            told = continued(row.values, before=self._before, since={}) if row.values else {}
+            told = self.continued(row)
             values.update(told)
             metrics += door.metrics_of(told, row.timestamp, row.step)
             passport = row.passport or passport
@@ -67,14 +71,19 @@ class RunPage:
         tags = panels.tags(values, passport) if due else {}
         for start in range(0, max(1, len(metrics)), door.MOST_METRICS):
             self._door.send(self.run_id, metrics[start : start + door.MOST_METRICS], tags)
+        self._mirror.arrived()
         self._latest = values
         self.passport = passport or self.passport
         self.final = self.final or any(row.final for row in rows)
         if due:
             self._tags_at = time.monotonic()
 
+    def continued(self, row: Row) -> dict[str, float]:
+        """Give a row's values as those of the whole run, as far as its earlier processes are known."""
+        return continued(row.values, before=self.before or {}, since={}) if row.values else {}
+
     def draw(self) -> None:
-        """Tell where the run is, give its experiment the charts, and write description and panels."""
+        """Give the run's experiment the charts, and write description and panels."""
         passport = self.passport
         facts = self._door.run(self.run_id)
         if not self._met:
@@ -92,8 +101,6 @@ class RunPage:
         self.final = False
 
     def _meet(self, experiment_id: str) -> None:
-        where = {"tracking_uri": public_uri(uri_of(self.store)), "run_id": self.run_id}
-        self._agent.publishes_to(TRACKER, experiment_id=experiment_id, **where)
         view = panels.shared_view()
         if self._door.experiment_tags(experiment_id).get(VIEW_TAG) != view:
             self._door.tag_experiment(experiment_id, VIEW_TAG, view)

@@ -97,6 +97,8 @@ class Sender:
             page = self._page(rows[0].target) if rows else self._page_with_work()
             if page is None:
                 return
+            # An attempt that was under way when the program ended may have met a server that has recovered since.
+            last = self._closing
             outcome = self._attempt(page, rows)
             with self._changed:
                 if self._abandoned:
@@ -104,7 +106,7 @@ class Sender:
                 self._sending = []
                 if outcome == door.LATER:
                     self._waiting.extendleft(reversed(rows))
-                    if self._closing:
+                    if last:
                         return
                 elif outcome == door.GONE:
                     self._waiting = deque(row for row in self._waiting if row.target.run_id != page.run_id)
@@ -168,15 +170,20 @@ class Sender:
         self._spool(older, [])
 
     def _spool(self, rows: list[Row], undrawn: list[RunPage]) -> None:
-        parcels = [
-            spool.Parcel(_address(row.target.store), row.target.run_id, row.step, row.timestamp, row.values, row.final)
-            for row in rows
-        ]
+        parcels = [self._parcel(row) for row in rows]
         # Their rows have arrived: an empty one stands for the panels.
         parcels += [spool.Parcel(_address(page.store), page.run_id, 0, 0, {}, True) for page in undrawn]
         if parcels and self._directory:
             with self._agent.guard("mlflow.spool"):
                 spool.append(self._directory, parcels)
+
+    def _parcel(self, row: Row) -> spool.Parcel:
+        page = self._page(row.target)
+        whole = page.before is not None
+        values = page.continued(row)
+        return spool.Parcel(
+            _address(page.store), page.run_id, row.step, row.timestamp, values, panels=row.final, whole=whole
+        )
 
 
 def _address(store: Any) -> str:

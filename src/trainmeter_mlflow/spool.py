@@ -15,7 +15,11 @@ _LOCK = FILE + ".lock"
 
 
 class Parcel(NamedTuple):
-    """One row. `panels` says that the run's panels have to be written, too, from the passport beside the file."""
+    """One row.
+
+    `panels` says that the run's panels have to be written, too, from the passport beside the file; `whole`, that the
+    sums are those of the whole run and not of this process, where an earlier one had begun it.
+    """
 
     tracking_uri: str
     run_id: str
@@ -23,6 +27,7 @@ class Parcel(NamedTuple):
     timestamp: int
     values: dict[str, float]
     panels: bool
+    whole: bool = True
 
 
 def append(directory: str, parcels: list[Parcel]) -> None:
@@ -77,6 +82,7 @@ def _parcel(line: str) -> Any:
             int(told["timestamp"]),
             {str(name): float(value) for name, value in told["values"].items()},
             bool(told["panels"]),
+            bool(told.get("whole", True)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         # Half a line, or one that is not ours.

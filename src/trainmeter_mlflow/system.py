@@ -1,6 +1,6 @@
 """Our hardware series once more under MLflow's System metrics tab, where the user asks for it.
 
-``TRAINMETER_MLFLOW_SYSTEM_METRICS=1`` switches it on. MLflow's own monitor counts its steps in intervals of its clock,
+`tm --mlflow-system-metrics` switches it on. MLflow's own monitor counts its steps in intervals of its clock,
 and a resumed one goes on from the largest step under ``system/``; ours count the same intervals, never training steps.
 """
 
@@ -22,13 +22,13 @@ _DEFAULT_INTERVAL_S = 10.0
 
 
 class SystemMirror:
-    """Gives at most one set of metrics per interval of MLflow's monitor."""
+    """Gives at most one set of metrics per interval of MLflow's monitor; until one `arrived`, it gives another."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.on = environment.get(OPTION, "") in ("1", "true", "on", "yes")
         self._interval_s = _interval_s(environment)
         self._began = time.monotonic()
-        self._step = -1
+        self._step = self._given = -1
 
     def metrics(self, rows: Sequence[Row]) -> list[door.Metric]:
         """The newest row's hardware series, when the interval has gone by."""
@@ -41,9 +41,13 @@ class SystemMirror:
                 "system/" + name: value for name, value in row.values.items() if name[len(PREFIX) :].startswith(_SHOWN)
             }
             if shown:
-                self._step = step
+                self._given = step
                 return door.metrics_of(shown, row.timestamp, step)
         return []
+
+    def arrived(self) -> None:
+        """The store took what was given last."""
+        self._step = self._given
 
 
 def _interval_s(environment: Mapping[str, str]) -> float:

@@ -20,7 +20,7 @@ mlflow = pytest.importorskip("mlflow")
 from mlflow_agent import Agent  # noqa: E402
 from moody_proxy import MoodyProxy  # noqa: E402
 
-from trainmeter_mlflow import plugin, publish, sender  # noqa: E402
+from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
 from trainmeter_mlflow.tap import MODULES  # noqa: E402
 
 # Telemetry would ask the network.
@@ -28,6 +28,8 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"
 # Its job runners are more processes than a test needs.
 os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+
+PATIENCE_S = 120.0
 
 
 def free_port() -> int:
@@ -60,7 +62,7 @@ def server(tmp_path_factory, migrated):
         )  # fmt: skip
     uri = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
+        for _ in range(600):
             try:
                 urllib.request.urlopen(uri + "/health", timeout=2).read()
                 break
@@ -101,12 +103,17 @@ def agent():
 
 @pytest.fixture
 def tapped(agent, monkeypatch, tmp_path):
-    """Every store tapped; rows as fast as the test makes steps; a run directory. Undone afterwards."""
+    """Every store tapped; rows as fast as the test makes steps; a run directory. Undone afterwards.
+
+    Our patience is so long that no promise hangs on the machine's speed; a test of the deadline sets its own.
+    """
     directory = tmp_path / "run"
     directory.mkdir()
     monkeypatch.setenv("TRAINMETER_RUN", str(directory))
     monkeypatch.setattr(publish, "_PACE", ((float("inf"), 0.0),))
     monkeypatch.setattr(sender, "LINGER_S", 0.05)
+    monkeypatch.setattr(sender, "EXIT_S", PATIENCE_S)
+    monkeypatch.setattr(door, "TIMEOUT_S", PATIENCE_S)
     undos = [plugin.install_tap(importlib.import_module(name), agent) for name in MODULES]
     yield SimpleNamespace(directory=directory, finish=lambda: plugin.finish(agent), agent=agent)
     plugin.finish(agent)

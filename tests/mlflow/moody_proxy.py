@@ -10,14 +10,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class MoodyProxy:
-    """Forwards to `server`. `delay_s` waits before each answer; `status` answers with it instead of forwarding,
-    where `only_with` is in the request."""
+    """Forwards to `server`. `delay_s` waits before each answer, `open` holds every answer until it is set; `status`
+    answers with it instead of forwarding, where `only_with` is in the request, as it stood when that came in."""
 
     def __init__(self, server: str, port: int = 0) -> None:
         self.delay_s = 0.0
         self.status = 0
         self.only_with = b""
         self.gone = False
+        self.open = threading.Event()
+        self.open.set()
+        self.answered = 0
         self.requests: list[str] = []
         proxy = self
 
@@ -26,21 +29,23 @@ class MoodyProxy:
 
             def handle_all(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                asked = self.path.encode() + body
+                status, answer = proxy.status if proxy.only_with in asked else 0, b"{}"
                 proxy.requests.append(self.command + " " + self.path)
                 time.sleep(proxy.delay_s)
+                proxy.open.wait()
                 if proxy.gone:
                     self.close_connection = True
                     return
-                asked = self.path.encode() + body
-                status, answer = proxy.status if proxy.only_with in asked else 0, b"{}"
                 if not status:
                     passed = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
                     request = urllib.request.Request(server + self.path, body or None, passed, method=self.command)
                     try:
-                        with urllib.request.urlopen(request, timeout=20) as found:
+                        with urllib.request.urlopen(request, timeout=60) as found:
                             status, answer = found.status, found.read()
                     except urllib.error.HTTPError as error:
                         status, answer = error.code, error.read()
+                proxy.answered += 1
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
@@ -61,5 +66,6 @@ class MoodyProxy:
 
     def close(self) -> None:
         self.gone = True  # also for a client that kept its connection
+        self.open.set()
         self._server.shutdown()
         self._server.server_close()

@@ -29,34 +29,78 @@ def logged(agent, server, proxy, tapped, monkeypatch):
 
     def log(step):
         agent.step()
-        publisher = plugin._publishers[id(agent)]
-        began = time.monotonic()
-        publisher.logged(proxied, run_id, [Metric("loss", 1.0, 1_000_000 + step, step)])
-        return time.monotonic() - began
+        plugin._publishers[id(agent)].logged(proxied, run_id, [Metric("loss", 1.0, 1_000_000 + step, step)])
 
     log.run_id, log.client = run_id, client
     return log
 
 
 def test_a_slow_server_never_holds_up_the_users_call(logged, proxy, tapped):
-    proxy.delay_s = 0.5
-    spent = sum(logged(step) for step in range(40))
-    assert spent < 0.5
+    """All calls have returned before the server gave its first answer."""
+    proxy.open.clear()
+    for step in range(40):
+        logged(step)
+    assert proxy.answered == 0
+    proxy.open.set()
     tapped.finish()
     assert len(history(logged.client, logged.run_id, "trainmeter/mfu_pct")) == 40
 
 
+@pytest.mark.parametrize("exit_s", [0.0, 120.0])
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_what_a_server_refuses_for_a_while_arrives_once_it_recovers(logged, proxy, tapped, status, agent):
+def test_what_a_server_refuses_for_a_while_arrives_once_it_recovers(
+    logged, proxy, tapped, status, exit_s, agent, monkeypatch
+):
+    """Before the exit deadline or, by what is spooled, after it: each row once, however far the last attempt came."""
+    monkeypatch.setattr(sender, "EXIT_S", exit_s)
     proxy.status = status
     for step in range(5):
         logged(step)
-    while not proxy.requests:
-        time.sleep(0.02)
+    wait_for(lambda: proxy.requests)
     proxy.status = 0
     tapped.finish()
+    waits = {parcel.step for parcel in rows_in(tapped.directory)}
+    arrived = {step for step, _ in history(logged.client, logged.run_id, "trainmeter/mfu_pct")}
+    assert waits | arrived == set(range(5))
+    deliver(str(tapped.directory))
     assert [step for step, _ in history(logged.client, logged.run_id, "trainmeter/mfu_pct")] == list(range(5))
+    assert deliver(str(tapped.directory)) == []
     assert not agent.failures
+
+
+def test_an_attempt_that_was_under_way_at_the_end_is_not_the_last(logged, proxy, tapped, agent):
+    """It was refused by a server that has recovered since: the rows arrive, and nothing needs to be spooled."""
+    proxy.status = 500
+    proxy.open.clear()
+    for step in range(5):
+        logged(step)
+    wait_for(lambda: proxy.requests)
+    proxy.status = 0
+    ours = plugin._publishers[id(agent)]._sender
+    finishing = threading.Thread(target=tapped.finish)
+    finishing.start()
+    wait_for(lambda: ours._closing)
+    proxy.open.set()
+    finishing.join()
+    assert [step for step, _ in history(logged.client, logged.run_id, "trainmeter/mfu_pct")] == list(range(5))
+    assert spool.read(tapped.directory) == []
+
+
+def test_a_resumed_run_whose_server_was_away_goes_on_from_its_sums(logged, proxy, tapped, monkeypatch):
+    """What earlier processes came to could not be asked while the run lasted; the delivery asks."""
+    door.ServerDoor(logged.client._tracking_client.store).send(
+        logged.run_id, [("trainmeter/step", 100.0, 999, 100)], {}
+    )
+    monkeypatch.setattr(sender, "MOST_WAITING", 2)
+    proxy.status = 503
+    for step in range(101, 104):
+        logged(step)
+    wait_for(lambda: rows_in(tapped.directory))  # the oldest went to the disk, the others arrive before them
+    proxy.status = 0
+    tapped.finish()
+    deliver(str(tapped.directory))
+    steps = history(logged.client, logged.run_id, "trainmeter/step")
+    assert steps == [(step, float(step)) for step in (100, 101, 102, 103)]
 
 
 def test_a_row_that_arrived_though_its_answer_was_lost_is_there_once(logged, proxy, tapped):
@@ -78,9 +122,7 @@ def test_a_server_that_is_gone_at_the_end_leaves_a_file_and_it_is_delivered_once
     proxy.close()
     for step in range(1, 6):
         logged(step)
-    began = time.monotonic()
     tapped.finish()
-    assert time.monotonic() - began < 6
     assert [parcel.step for parcel in rows_in(tapped.directory)] == list(range(1, 6))
     assert "secret" not in (tapped.directory / spool.FILE).read_text()
 
@@ -104,21 +146,21 @@ def rows_in(directory):
     return [parcel for parcel in spool.read(directory) if parcel.values]
 
 
-def wait_for(what, seconds=10.0):
+def wait_for(what, seconds=120.0):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
 
 
-def test_a_deaf_server_costs_five_seconds_at_the_end_and_no_more(logged, proxy, tapped):
-    proxy.delay_s = 60.0
+def test_a_deaf_server_costs_the_exit_deadline_and_no_more(logged, proxy, tapped, monkeypatch):
+    """The program ends while the server still has to answer, and what was not sent is in the run directory."""
+    monkeypatch.setattr(sender, "EXIT_S", 0.2)
+    proxy.open.clear()
     logged(0)
-    began = time.monotonic()
     tapped.finish()
-    assert time.monotonic() - began < sender.EXIT_S + 1.0
+    assert proxy.answered == 0
     assert len(rows_in(tapped.directory)) == 1
-    proxy.delay_s = 0.0
 
 
 def test_a_deleted_run_is_left_alone(logged, proxy, tapped, agent):
@@ -159,7 +201,7 @@ def test_many_waiting_rows_go_to_the_disk_and_none_is_lost(logged, proxy, tapped
     proxy.close()
     for step in range(60):
         logged(step)
-        time.sleep(0.02)
+    wait_for(lambda: rows_in(tapped.directory))
     tapped.finish()
     assert sorted(parcel.step for parcel in rows_in(tapped.directory)) == list(range(60))
     recovered = MoodyProxy(server, port)

@@ -126,6 +126,7 @@ def test_asked_for_the_mirror_keeps_to_the_step_of_mlflows_monitor(run, client, 
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     monkeypatch.setenv(OPTION, "1")
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "3600")
     run_id = run()
     mirrored = client.get_metric_history(run_id, "system/trainmeter/ladder/1_gpu_util")
     assert [each.step for each in mirrored] == [0]

@@ -15,7 +15,7 @@ from mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
 from trainmeter_core.passport.build import build
-from trainmeter_mlflow import plugin, read
+from trainmeter_mlflow import plugin, read, stores
 
 
 @pytest.fixture
@@ -71,24 +71,24 @@ def test_histories_come_by_page_and_memory_does_not_grow_with_them(monkeypatch):
         )
 
     store = SimpleNamespace(get_metric_history=get_metric_history)
-    next(iter(read.history(store, "r", "loss")))  # what is imported at first is none of the memory in question
+    next(iter(stores.history(store, "r", "loss")))  # what is imported at first is none of the memory in question
     asked.clear()
     tracemalloc.start()
-    assert sum(1 for _ in read.history(store, "r", "loss")) == 1_000_000
+    assert sum(1 for _ in stores.history(store, "r", "loss")) == 1_000_000
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(asked) == 1_000_000 // read.PAGE
+    assert len(asked) == 1_000_000 // stores.PAGE
     assert peak < 40 << 20
 
 
 def test_a_real_server_gives_every_page(server, monkeypatch):
-    monkeypatch.setattr(read, "PAGE", 100)
+    monkeypatch.setattr(stores, "PAGE", 100)
     client = mlflow.MlflowClient(server)
     run_id = fresh_run(client, "pages")
     client.log_batch(run_id, [Metric("loss", float(step), step, step) for step in range(950)])
-    from trainmeter_mlflow.deliver import open_store
+    from trainmeter_mlflow.stores import open_store
 
-    assert sorted(each.step for each in read.history(open_store(server), run_id, "loss")) == list(range(950))
+    assert sorted(each.step for each in stores.history(open_store(server), run_id, "loss")) == list(range(950))
 
 
 def test_at_most_six_histories_are_read(client, database, monkeypatch):
@@ -118,7 +118,7 @@ def test_tm_passport_reads_a_runs_address(server, agent, tapped, tmp_path):
         [f"{server}/#/experiments/{experiment}/runs/{run_id}"],
         [f"mlflow:{run_id}", "--tracking-uri", server],
     ):
-        shown = subprocess.run([*command, *where], capture_output=True, text=True, env=env, timeout=100)
+        shown = subprocess.run([*command, *where], capture_output=True, text=True, env=env, timeout=600)
         assert shown.returncode == 0, shown.stderr
         assert json.loads(shown.stdout)["data"]["steps"]["value"] == 1
 

@@ -10,6 +10,7 @@ import click
 
 from trainmeter_core.version import __version__
 
+from .adapter_options import adapter_options, as_click, has_foreign, taken_from
 from .commands import COMMANDS, adapter_command
 from .grammar import split
 from .run import OPTIONS, WITH_VALUE, run
@@ -40,13 +41,17 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 
 def _dispatch(words: Sequence[str]) -> int:
     line = split(words, WITH_VALUE)
+    theirs = adapter_options() if has_foreign(line.options) else []
+    if theirs:
+        line = split(words, WITH_VALUE | {option.name for option in theirs if option.metavar})
     if line.kind == "target" and line.rest[0] in COMMANDS:
         return _subcommand(line.rest[0], COMMANDS[line.rest[0]][0], line.options, line.rest[1:])
     if line.kind == "target" and not line.options:
         place = adapter_command(line.rest)
         if place is not None:
             return _subcommand(" ".join(line.rest[:2]), place, [], line.rest[2:])
-    given = _parse(line.options)
+    given = _parse(line.options, [*OPTIONS, *as_click(theirs)])
+    variables = taken_from(given, theirs)
     wants_version, wants_help = given.pop("version"), given.pop("help")
     if wants_version:
         print(f"trainmeter {__version__}")
@@ -54,16 +59,16 @@ def _dispatch(words: Sequence[str]) -> int:
     if wants_help or (line.kind == "nothing" and not words):
         from .help import page
 
-        print(page(OPTIONS, COMMANDS))
+        print(page([*OPTIONS, *as_click(adapter_options())], COMMANDS))
         return 0
     if not line.rest:
         missing = "-m needs the name of a module" if line.kind == "module" else "no script or command given"
         raise click.UsageError(f"{missing}; see tm --help")
-    return run(line, given)
+    return run(line, given, variables)
 
 
-def _parse(options: list[str]) -> dict[str, Any]:
-    parser = click.Command("tm", params=OPTIONS, add_help_option=False)
+def _parse(options: list[str], known: list[click.Parameter]) -> dict[str, Any]:
+    parser = click.Command("tm", params=known, add_help_option=False)
     try:
         with parser.make_context("tm", list(options)) as context:
             return dict(context.params)

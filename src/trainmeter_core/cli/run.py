@@ -95,8 +95,11 @@ WITH_VALUE = frozenset(
 )
 
 
-def run(line: CommandLine, given: dict[str, Any]) -> int:
-    """Run the user's command as `line` and the parsed options `given` say; the exit code, unless a signal ends tm."""
+def run(line: CommandLine, given: dict[str, Any], variables: tuple[tuple[str, str], ...] = ()) -> int:
+    """Run the user's command as `line` and the parsed options `given` say; the exit code, unless a signal ends tm.
+
+    `variables` are the command's besides its own environment.
+    """
     from trainmeter_core.outside.command import command_for, is_python_target
 
     python, off = given.pop("python"), given.pop("off")
@@ -116,4 +119,4 @@ def run(line: CommandLine, given: dict[str, Any]) -> int:
         return end.code
     from trainmeter_core.outside import session
 
-    return session.run(RunOptions(target=target, kind=kind, **given), argv)
+    return session.run(RunOptions(target=target, kind=kind, variables=variables, **given), argv)

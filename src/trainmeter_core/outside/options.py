@@ -25,6 +25,8 @@ class RunOptions:
     run_name: str | None = None
     no_taps: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    """Environment variables for the command: the options of adapters."""
     metrics_port: int = 0
     """Where /metrics is served on loopback; 0: any free port."""
     quiet: bool = False

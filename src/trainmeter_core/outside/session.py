@@ -106,6 +106,7 @@ class Session:
         self._environ = base
         if self.spool is None:
             return base
+        base = {**base, **dict(self.options.variables)}
         url = self.metrics.own_series_url if self.metrics is not None else ""
         added, failed = adapters_environment(base, self.plugins, url)
         self.failures += [(f"plugin {name}", 1, why) for name, why in failed]

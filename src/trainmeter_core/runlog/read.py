@@ -25,9 +25,9 @@ _LONG = 8 << 20
 def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     """Everything the directory tells of its run, also while it still goes on; needs memory for one line at a time.
 
-    Where a long part of the log was not in a snapshot (its `tm` was of another version, or could not write one), one is
-    left for the next reader, in a directory of the reader's own. Raises FileNotFoundError when the directory has neither
-    run.json nor a log.
+    Where a long part of the log was in no snapshot (its `tm` was of another version, or could not write one), one is
+    left for the next reader, in a directory of the reader's own. Raises FileNotFoundError when the directory has
+    neither run.json nor a log.
     """
     reader = RunReader(directory)
     if reader.behind() > _LONG:

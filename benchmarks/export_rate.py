@@ -1,9 +1,6 @@
 """How fast a million-step run is exported, and what memory that takes.
 
 Run: python benchmarks/export_rate.py. Target: memory does not grow with the run.
-
-Measured on two cores of a shared machine, a million steps: CSV 3,600 rows/s and 19 MB, Parquet 4,000 rows/s and 183 MB
-(162 MB at a tenth of the steps: a row group and pyarrow itself).
 """
 
 from __future__ import annotations
@@ -16,14 +13,24 @@ from pathlib import Path
 
 from passport_read import write
 
+from trainmeter_core.outside.replay import rows
+
 EXPORT = """
 import resource, sys, time
 from pathlib import Path
-from trainmeter_core.outside.replay import rows
-from trainmeter_core.outside.table_files import WRITERS
+from trainmeter_core.outside.parts import write
+from trainmeter_core.outside.replay import RunRows
+from trainmeter_core.outside.table_files import FORMS
 start = time.perf_counter()
-count = WRITERS[sys.argv[2]](rows(Path(sys.argv[1])), Path(sys.argv[1]) / "out", {"run": "bench"})
-print(count, time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+rows = RunRows(Path(sys.argv[1]))
+if sys.argv[2] == "tensorboard":
+    from trainmeter_tb.export import export
+    from trainmeter_core.passport.build import build
+    from trainmeter_core.runlog.read import read_run
+    export(build(read_run(sys.argv[1])), rows, {"directory": sys.argv[1] + "/tb"})
+else:
+    write(FORMS[sys.argv[2]], rows, Path(sys.argv[1]) / "out", {"run": "bench"})
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
@@ -35,10 +42,11 @@ def main() -> None:
     for steps in options.steps:
         with tempfile.TemporaryDirectory() as name:
             write(Path(name), steps, options.per_record)
-            for form in ("csv", "parquet", "openmetrics"):
+            count = sum(1 for _ in rows(Path(name)))
+            for form in ("csv", "parquet", "openmetrics", "tensorboard"):
                 words = [sys.executable, "-c", EXPORT, name, form]
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
-                count, seconds, memory = (float(word) for word in done.stdout.split())
+                seconds, memory = (float(word) for word in done.stdout.split())
                 rate = f"{count / seconds:,.0f} rows/s"
                 print(f"{steps:,} steps, {form}: {count:,.0f} rows in {seconds:.1f} s ({rate}), {memory:.0f} MB")
 

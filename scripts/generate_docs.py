@@ -84,7 +84,7 @@ model card with metadata), `--out FILE`; several runs make a table.
 
 - A number is `{value, unit, source}`. Its source is one of: measured (a clock or counter), counted (steps, tokens,
   bytes), formula (follows from other numbers in the same passport), user (given to `tm` or logged), assumed (a table,
-  or equal ranks). A value that is not known is null, and `gaps` has the reason.
+  equal ranks, the goal of the framework). A value that is not known is null, and `gaps` has the reason.
 - `tm passport --check FILE` computes every number of source formula again from the inputs in the passport and names
   those that do not hold; the digest tells an edit of any other field. It proves no author.
 - Prices and carbon factors are no part of it: `--usd-per-gpu-hour` and `--kgco2-per-kwh` show them beside it.

@@ -193,7 +193,8 @@ class Hooks:
 
         `target` holds what the user said of the place (``project``, ``entity``, ``server``, ``run``, ``directory``,
         ``offline``); `rows` have ``time``, ``step`` and ``series`` and come once, in order, the same for each export.
-        Repeated, it must not write a row twice.
+        ``rows.skip(count)`` before the first passes over those that are there already; ``rows.key`` is another one for
+        other rows. Repeated, it must not write a row twice.
 
         Process: tm. Thread: main. Rate: once per command. Returns: where it went, or None for another tracker's name.
         Raises `ValueError` with one clear line when it cannot be written.

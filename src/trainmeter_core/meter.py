@@ -135,10 +135,16 @@ class Meter:
         row.update(time_shares(window.seconds))
         return {PREFIX + name: value for name, value in row.items() if math.isfinite(value)}
 
-    def _speed(self, window: Window, scale: tuple[int, int]) -> dict[str, float]:
+    def passes_over(self, window: Window) -> bool:
+        """Let the window count for the time left, without a row of it; False for one in which no step ended."""
         if window.steps < 1 or window.rate_s <= 0:
-            return {}
+            return False
         self.pace.add(window.steps, window.rate_s)
+        return True
+
+    def _speed(self, window: Window, scale: tuple[int, int]) -> dict[str, float]:
+        if not self.passes_over(window):
+            return {}
         row: dict[str, float] = {"step_time_s": window.rate_s / window.steps}
         factor = scale[0] / scale[1]
         tokens = sum(b * t * calls for (b, t, _), calls in window.rate_batches.items())

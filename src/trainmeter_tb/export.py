@@ -1,9 +1,15 @@
-"""Writes a finished run as one event file, whole or not at all; repeated, it replaces the file with an equal one."""
+"""Writes a finished run as one event file, whole or not at all; repeated, it replaces the file with an equal one.
+
+What was interrupted lies beside it under another name, and is gone on with.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import json
 import os
+from collections import deque
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
 from trainmeter_core.version import __version__
@@ -20,16 +26,21 @@ from .events import (
     add_row,
     add_string,
 )
-from .records import framed
+from .records import RecordReader, framed
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+# Before the rows stand two records; the last two of an interrupted file may be its last row and its end.
+_BEFORE = 2
+_AGAIN = 2
 
 
 def export(passport: Mapping[str, Any], rows: Iterable[Any], target: Mapping[str, str]) -> str:
     """Write rows of (step, time, series) and the passport to a log directory; give the command that opens it.
 
-    `target` may name the directory as ``directory``. Raises ValueError without tensorboard.
+    `target` may name the directory as ``directory``. Raises ValueError without tensorboard, and while another process
+    writes the same file.
     """
     from .local import open_command
 
@@ -43,15 +54,36 @@ def export(passport: Mapping[str, Any], rows: Iterable[Any], target: Mapping[str
     directory = os.path.join(target.get("directory") or "tb-" + run_id, target.get("run", ""))
     os.makedirs(directory, exist_ok=True)
     path = os.path.join(directory, "events.out.tfevents.0000000000." + run_id + ".trainmeter")
-    temporary = os.path.join(directory, "." + run_id + ".partial")
-    try:
-        with open(temporary, "wb") as file:
-            _write(file, event_pb2.Event, layout_pb2.Layout, passport, rows)
+    temporary = os.path.join(directory, f".{run_id}.{getattr(rows, 'key', '')[:12]}.partial")
+    for other in glob.glob(os.path.join(glob.escape(directory), f".{glob.escape(run_id)}.*.partial")):
+        if other != temporary:
+            os.unlink(other)
+    with open(temporary, "a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another export is writing {path}") from None
+        file.seek(0)
+        file.truncate(_kept(file, rows))
+        _write(file, event_pb2.Event, layout_pb2.Layout, passport, rows)
+        file.flush()
         os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
     return open_command(directory)
+
+
+def _kept(file: BinaryIO, rows: Any) -> int:
+    """Skip the rows that the file holds already; give the size that it is gone on with from."""
+    ends: deque[int] = deque([0], maxlen=_AGAIN + 1)
+    reader = RecordReader(file)
+    records = 0
+    for _ in reader:
+        records += 1
+        ends.append(reader.read_to)
+    count = records - _BEFORE - _AGAIN
+    if count <= 0 or reader.corrupt or not hasattr(rows, "skip"):
+        return 0
+    rows.skip(count)
+    return ends[0]
 
 
 def _write(file: BinaryIO, event_type: Any, layout_type: Any, passport: Mapping[str, Any], rows: Iterable[Any]) -> None:
@@ -59,7 +91,7 @@ def _write(file: BinaryIO, event_type: Any, layout_type: Any, passport: Mapping[
 
     step, at = 0, 0.0
     for step, at, series in rows:
-        if not file.tell():
+        if not file.seek(0, os.SEEK_END):
             file.write(framed(event_type(wall_time=at, file_version="brain.Event:2").SerializeToString()))
             layout = event_type(wall_time=at)
             add_string(layout, LAYOUT_TAG, LAYOUT_PLUGIN, panels.merged_layout(layout_type, None))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from trainmeter_core.cli.export import command
+from trainmeter_core.outside import parts, replay, table_files
 from trainmeter_core.outside.replay import rows
 from trainmeter_core.outside.table_files import columns
 from trainmeter_core.passport.build import build
@@ -109,16 +112,102 @@ def test_repeated_it_gives_the_same_file_and_nothing_beside_it(run, place, name)
     assert sorted(path.name for path in place.iterdir()) == ["home", "out"]
 
 
+FILES = {
+    "csv": ("--out", "out"),
+    "openmetrics": ("--out", "out"),
+    "parquet": ("--out", "out"),
+    "tensorboard": ("--directory", "out"),
+}
+NEEDS = {"parquet": "pyarrow", "tensorboard": "tensorboard"}
+
+# `tm export`, killed by a signal that nothing can catch when it has asked for so many rows; 0 for when it has all.
+KILLED = """
+import os, sys
+from trainmeter_core.cli.export import command
+from trainmeter_core.outside import parts, replay
+after, parts.ROWS_OF_A_PART = int(sys.argv[1]), 2
+rows = replay.rows
+def few(*words):
+    for number, row in enumerate(rows(*words), 1):
+        yield row
+        if number == after:
+            os.kill(os.getpid(), 9)
+put = os.replace
+def kill_or_put(what, to):
+    if not after and str(what).endswith(("whole", ".partial")):
+        os.kill(os.getpid(), 9)
+    put(what, to)
+replay.rows, os.replace = few, kill_or_put
+command(sys.argv[2:])
+"""
+
+
+def content(place):
+    """The bytes of everything that was exported; a name begun with a dot is what is still to be gone on with."""
+    found = [path for path in place.rglob("*") if "home" not in path.parts and path.is_file()]
+    return {str(path.relative_to(place)): path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize("form", FILES)
+def test_after_a_kill_at_any_row_the_same_command_gives_the_file_of_one_that_was_not_killed(
+    run, place, monkeypatch, form
+):
+    pytest.importorskip(NEEDS.get(form, "csv"))
+    words = [form, "--every", "0", *FILES[form]]
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 2)
+    (place / "undisturbed").mkdir()
+    monkeypatch.chdir(place / "undisturbed")
+    export(*words)
+    expected = content(place / "undisturbed")
+    asked = []
+    whole = replay.rows
+    monkeypatch.setattr(replay, "rows", lambda *given: asked.append(given[3]) or whole(*given))
+    for after in (1, 3, 5, 0):
+        folder = place / f"killed-{after}"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(after), *words], capture_output=True, text=True)
+        assert killed.returncode == -9, killed.stderr
+        assert content(folder).keys() != expected.keys(), "no whole file yet"
+        assert export(*words).exit_code == 0
+        assert content(folder) == expected
+    assert asked[0] == 0
+    assert asked[-1] > 0, "it was gone on with, not begun anew"
+    assert asked == sorted(asked[:3]) + asked[3:]
+
+
+def test_what_was_left_of_another_export_is_not_gone_on_with(run, place, monkeypatch):
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 2)
+    subprocess.run([sys.executable, "-c", KILLED, "5", "csv", "--every", "0", "--out", "out"], capture_output=True)
+    [left] = place.glob(".out.*")
+    assert list(left.iterdir())
+    export("csv", "--every", "1", "--out", "out")
+    assert len(table(place / "out")) == 3
+    assert not list(place.glob(".out.*"))
+
+
+def test_a_second_export_to_the_same_place_is_refused_while_the_first_goes_on(run, place):
+    found = replay.RunRows(run)
+
+    def meanwhile(rows, path, labels):
+        with pytest.raises(ValueError, match="another export is writing"):
+            parts.write(form, replay.RunRows(run), place / "out", {})
+        table_files.FORMS["csv"].part(rows, path, labels)
+
+    form = parts.Form(meanwhile, table_files.FORMS["csv"].join)
+    assert parts.write(form, found, place / "out", {}) == 3
+    assert len(table(place / "out")) == 3
+
+
 def test_an_export_that_fails_leaves_what_was_there(run, place, monkeypatch):
-    import trainmeter_core.cli.export as cli
-
     (place / "out.csv").write_text("before")
+    whole = replay.rows
 
-    def broken(*_):
-        yield from list(rows(run, 0.0))[:2]
+    def broken(*given):
+        yield from list(whole(*given))[:2]
         raise OSError("disk full")
 
-    monkeypatch.setattr(cli, "rows", broken)
+    monkeypatch.setattr(replay, "rows", broken)
     done = export("csv", "--out", "out.csv")
     assert (done.exit_code, done.stderr) == (2, "tm export: disk full\n")
     assert (place / "out.csv").read_text() == "before"

@@ -5,10 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +15,7 @@ sys.path.insert(0, __file__.rsplit("/", 1)[0])
 mlflow = pytest.importorskip("mlflow")
 
 from mlflow_agent import Agent  # noqa: E402
+from mlflow_server import tracking_server  # noqa: E402
 from moody_proxy import MoodyProxy  # noqa: E402
 
 from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
@@ -53,26 +51,8 @@ def migrated(tmp_path_factory):
 def server(tmp_path_factory, migrated):
     folder = tmp_path_factory.mktemp("server")
     (folder / "mlflow.db").write_bytes(migrated.read_bytes())
-    port = free_port()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-             "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "a")],
-            stdout=log, stderr=log, cwd=folder, start_new_session=True,
-        )  # fmt: skip
-    uri = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(uri + "/health", timeout=2).read()
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.2)
+    with tracking_server(folder) as uri:
         yield uri
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(20)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from trainmeter_core.outside.drain import Drain
 from trainmeter_core.outside.recover import recover, recover_in_background, unfinished
 from trainmeter_core.outside.spool import Spool, spool_left_by
 from trainmeter_core.runlog.locate import all_runs
-from trainmeter_core.runlog.read import read_run
+from trainmeter_core.runlog.read import RunReader, read_run
 from trainmeter_core.runlog.write import RunWriter, has_writer
 
 # Each touched file lets the program make three more steps; it writes how many it has made.
@@ -86,6 +87,39 @@ def test_every_step_is_there_once_whether_it_was_logged_before_the_kill_or_not(p
     assert (unfinished(), spool_left_by(run_id)) == ([], None)
     assert recover(run).steps == 0
     assert json.loads((run / "passport.json").read_text())["data"]["steps"]["value"] == 6
+
+
+# tm as it is, but for how often it sums its log up.
+OFTEN = """
+import sys
+from trainmeter_core.cli.main import main
+from trainmeter_core.outside import session
+session.SNAPSHOT_EVERY_S = 0.2
+main()
+"""
+
+
+def test_a_tm_that_is_killed_has_left_the_sums_of_its_log_behind(program, tmp_path):
+    """So that the passport of a run of days needs no more than the log's last minute."""
+    pytest.importorskip("torch")
+    process = subprocess.Popen(
+        [sys.executable, "-c", OFTEN, program(PROGRAM), str(tmp_path)], stderr=subprocess.DEVNULL
+    )
+    (tmp_path / "one").touch()
+    wait_for(lambda: all_runs() and b'"type":"steps"' in (all_runs()[0] / "log.jsonl").read_bytes())
+    run = all_runs()[0]
+    wait_for(lambda: read_run(run).rank(0).steps == 3 and RunReader(run).behind() < 3000)
+    trainer = orphan(process.pid)
+    process.kill()
+    process.wait()
+    os.kill(trainer, 9)
+    log = run / "log.jsonl"
+    unread = RunReader(run).behind()
+    data = log.read_bytes()
+    kept = unread + 256  # what a snapshot is told by
+    log.write_bytes(b"#" * (len(data) - kept) + data[-kept:])
+    found = read_run(run)
+    assert (found.rank(0).steps, found.notes.junk_lines) == (3, 0)
 
 
 def test_a_run_that_goes_on_is_left_alone():

@@ -10,6 +10,7 @@ from passport_runs import PARAMETERS, PEAK_TFLOPS, RECORDS, block, cpu_run, empt
 
 from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.build import build, digest
+from trainmeter_core.passport.restore import restore
 from trainmeter_core.passport.schema import load, problems
 from trainmeter_core.passport.sheet import SOURCES
 from trainmeter_core.readings import Absent
@@ -211,6 +212,17 @@ def test_flops_required_follow_the_budget():
     record = rich()
     record.options.budget_flops = 1e22
     assert build(record, toy_formulas)["compute"]["required"]["value"] == 1e22
+
+
+@pytest.mark.parametrize(
+    ("budget_source", "source"), [("user", "user"), ("transformers max_steps", "assumed"), (Absent("x"), "user")]
+)
+def test_a_goal_that_the_framework_set_is_not_called_the_users(budget_source, source):
+    record = rich()
+    record.options.budget_source = budget_source
+    passport = build(record, toy_formulas)
+    assert passport["options"]["budget_tokens"]["source"] == source
+    assert build(restore(passport), toy_formulas)["options"] == passport["options"]
 
 
 def test_the_digest_tells_any_edit():

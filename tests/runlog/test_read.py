@@ -248,6 +248,23 @@ def test_what_a_log_says_of_machine_trackers_failures_and_end(tmp_path):
     assert (record.end.signal, record.end.seconds) == (9, 12.0)
 
 
+def test_a_place_that_is_told_twice_is_one_place_with_all_that_was_told(tmp_path):
+    writer = RunWriter.create("train.py", ["python"], runs=tmp_path)
+    for tracker, where in [
+        ("mlflow", {"run_id": "1"}),
+        ("wandb", {"run_id": "1"}),
+        ("mlflow", {"run_id": "1", "experiment_id": "7"}),
+        ("mlflow", {"run_id": "1"}),
+        ("mlflow", {"run_id": "2"}),
+    ]:
+        writer.append("tracker", rank=0, tracker=tracker, where=where)
+    assert read.read_run(writer.directory).trackers == [
+        {"tracker": "mlflow", "where": {"run_id": "1", "experiment_id": "7"}},
+        {"tracker": "wandb", "where": {"run_id": "1"}},
+        {"tracker": "mlflow", "where": {"run_id": "2"}},
+    ]
+
+
 def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     """Every documented required field is needed, and every type is read."""
     samples = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmeter_core.passport.build import build
-from trainmeter_core.runlog import snapshot
+from trainmeter_core.runlog import read, snapshot
 from trainmeter_core.runlog.read import RunReader, read_run
 from trainmeter_core.runlog.write import RunWriter
 
@@ -100,5 +100,34 @@ def test_a_snapshot_that_does_not_fit_is_left_aside(tmp_path, damage):
         file.write_text(json.dumps({**json.loads(text), "trainmeter": "0.0.0"}))
     else:
         file.write_text("[1]")
+    assert read_run(writer.directory) == whole
+    assert not list(writer.directory.glob(".*"))
+
+
+def test_who_had_to_read_a_long_log_leaves_a_snapshot_of_it(tmp_path, monkeypatch):
+    """Of another version's run, or of one whose `tm` could not write it: only the first reader takes long."""
+    writer = written(tmp_path)
+    whole = read_run(writer.directory)
+    assert not (writer.directory / snapshot.SNAPSHOT_FILE).exists(), "a short log is read as fast"
+    monkeypatch.setattr(read, "_LONG", 1000)
+    assert read_run(writer.directory) == whole
+    assert RunReader(writer.directory).behind() == 0
+    assert read_run(writer.directory) == whole
+
+
+def test_another_users_directory_stays_as_it_is(tmp_path, monkeypatch):
+    writer = written(tmp_path)
+    monkeypatch.setattr(read, "_LONG", 1000)
+    monkeypatch.setattr(read.os, "geteuid", lambda: 12345)
+    before = sorted(path.name for path in writer.directory.iterdir())
+    read_run(writer.directory)
+    assert sorted(path.name for path in writer.directory.iterdir()) == before
+
+
+def test_a_disk_that_is_full_costs_the_reader_nothing(tmp_path, monkeypatch):
+    writer = written(tmp_path)
+    whole = read_run(writer.directory)
+    monkeypatch.setattr(read, "_LONG", 1000)
+    (writer.directory / snapshot.SNAPSHOT_FILE).mkdir()
     assert read_run(writer.directory) == whole
     assert not list(writer.directory.glob(".*"))

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainmeter_core.outside.replay import Row, rows, size_of
-from trainmeter_core.outside.table_files import WRITERS
+from trainmeter_core.outside import parts
+from trainmeter_core.outside.replay import RunRows, size_of
+from trainmeter_core.outside.table_files import FORMS
 from trainmeter_core.runlog.locate import find_run, latest_run
 
 from .passport import of_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _ENDINGS = {"csv": ".csv", "parquet": ".parquet", "openmetrics": ".openmetrics.txt"}
 
@@ -40,8 +41,8 @@ class Formats(click.Group):
 def command() -> None:
     """The series of a finished run, to a file or into a tracker.
 
-    A file is written beside its place and moved there at the end: an export that was interrupted leaves nothing, and
-    one that is repeated gives the same file.
+    A file is written in parts beside its place and put there whole: an export that was interrupted leaves these, the
+    same command goes on with them, and one that is repeated gives the same file.
     """
 
 
@@ -60,7 +61,7 @@ def _to_file(name: str) -> click.Command:
         directory = _directory(ref)
         out = out or Path(directory.name + _ENDINGS[name])
         with _progress(directory, every) as found:
-            count = _guarded(lambda: WRITERS[name](found, out, _labels(directory)))
+            count = _guarded(lambda: parts.write(FORMS[name], found, out, _labels(directory)))
         click.echo(f"{count:,} rows in {out}", err=True)
 
     return click.command(name, help=f"Write a run's series as {name}.")(export)
@@ -86,7 +87,7 @@ def _into_tracker(name: str) -> click.Command:
     return click.command(name, help=f"Write a run into {name}.")(export)
 
 
-def _ask(name: str, directory: Path, found: Iterator[Row], target: dict[str, str]) -> Any:
+def _ask(name: str, directory: Path, found: RunRows, target: dict[str, str]) -> Any:
     from trainmeter_core.plugins import each_plugin, find_plugins
 
     plugins = [plugin for plugin in find_plugins()[0] if plugin.name == name]
@@ -122,7 +123,7 @@ class _progress:  # noqa: N801 - used as a function
         self._every_s = every_s
         self._bar: Any = None
 
-    def __enter__(self) -> Iterator[Row]:
+    def __enter__(self) -> RunRows:
         def ignore(_: int) -> None:
             return
 
@@ -139,7 +140,7 @@ class _progress:  # noqa: N801 - used as a function
             def at_byte(byte: int) -> None:
                 bar.update(task, completed=byte)
 
-        return rows(self._directory, self._every_s, at_byte)
+        return RunRows(self._directory, self._every_s, at_byte)
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
@@ -158,5 +159,5 @@ def _fail(reason: str) -> None:
     sys.exit(2)
 
 
-for _name in WRITERS:
+for _name in FORMS:
     command.add_command(_to_file(_name))

@@ -44,6 +44,7 @@ _INSTALL = site("install")
 
 
 _REMEMBERED = ("process", "model", "counted", "tracker", "budget")
+_MOST_REMEMBERED = 256
 
 
 class InGraph:
@@ -80,7 +81,7 @@ class Agent:
         self.loader_flag = 0
         """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
         self.told: dict[str, dict[str, Any]] = {}
-        """The newest event of the kinds that this process's own passport needs."""
+        """The newest events of the kinds that this process's own passport needs."""
 
         self.pending: list[Shape] = []
         """Shapes of training forwards whose backward has not run yet."""
@@ -156,7 +157,10 @@ class Agent:
             self.side = SideFile(os.path.join(self.spool, self._file_name() + ".jsonl"))
         event = {"rank": self.identity.rank, "pid": self.pid, **fields}
         if kind in _REMEMBERED:
-            self.told[kind] = {"type": kind, **event}
+            # Each tracker's place stands for itself; of the other kinds the newest counts.
+            key = f"tracker {fields['where']}" if kind == "tracker" else kind
+            if key in self.told or len(self.told) < _MOST_REMEMBERED:
+                self.told[key] = {"type": kind, **event}
         self.side.write(kind, event)
 
     def _file_name(self) -> str:

@@ -99,16 +99,21 @@ class LiveRun:
         if not self._window_steps:
             return None
         meter = self._meter_now()
-        window = Window(
-            self._window_steps,
-            self._window_s,
-            self._window_batches,
-            {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds},
-        )
         totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
-        row = meter.row(window, totals, (self.world_size, self.local_ranks))
+        return meter.row(self._close_window(), totals, (self.world_size, self.local_ranks))
+
+    def pass_over(self) -> bool:
+        """Go on as after a row that nobody needs; False when there would have been none."""
+        if not self._window_steps:
+            return False
+        self._meter_now().passes_over(self._close_window())
+        return True
+
+    def _close_window(self) -> Window:
+        seconds = {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds}
+        window = Window(self._window_steps, self._window_s, self._window_batches, seconds)
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
-        return row
+        return window
 
     def _meter_now(self) -> Meter:
         if self._meter is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +12,7 @@ from trainmeter_core.meter import Budget, parse_budget
 from trainmeter_core.runlog.format import LOG_FILE, RUN_FILE
 from trainmeter_core.runlog.read import lines
 from trainmeter_core.series import PREFIX
+from trainmeter_core.version import __version__
 
 from .gpu_series import PLAIN, SUMMED
 from .live import LiveRun
@@ -18,6 +21,9 @@ from .newest import PUBLISHED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+_HEAD_BYTES = 4096
 
 
 class Row(NamedTuple):
@@ -36,11 +42,39 @@ def size_of(directory: Path) -> int:
         return 0
 
 
-def rows(directory: Path, every_s: float = 1.0, at_byte: Callable[[int], None] = lambda _: None) -> Iterator[Row]:
+class RunRows:
+    """The rows of a run, once and in order, `every_s` seconds of the run in each; `at_byte` is told how far the log is.
+
+    `key` is another one for other rows: of another run, another version, or of a log that has grown since.
+    """
+
+    def __init__(self, directory: Path, every_s: float = 1.0, at_byte: Callable[[int], None] = lambda _: None) -> None:
+        self._directory = directory
+        self._every_s = every_s
+        self._at_byte = at_byte
+        self._skip = 0
+        seen = hashlib.sha256(repr((__version__, every_s, size_of(directory))).encode())
+        for name in (RUN_FILE, LOG_FILE):
+            with contextlib.suppress(FileNotFoundError), (directory / name).open("rb") as file:
+                seen.update(file.read(_HEAD_BYTES))
+        self.key = seen.hexdigest()
+
+    def skip(self, count: int) -> None:
+        """Pass over the first rows, without working them out."""
+        self._skip = count
+
+    def __iter__(self) -> Iterator[Row]:
+        """Give the rows. Raises FileNotFoundError without a log."""
+        return rows(self._directory, self._every_s, self._at_byte, self._skip)
+
+
+def rows(
+    directory: Path, every_s: float = 1.0, at_byte: Callable[[int], None] = lambda _: None, skip: int = 0
+) -> Iterator[Row]:
     """Give the rows that the run published or would have published, `every_s` seconds of the run in each.
 
     A step is in exactly one row; what the node's sampler read last stands beside it. `at_byte` is told how far the log
-    is. Lines that cannot be read are left out. Raises FileNotFoundError without a log.
+    is. Lines that cannot be read are left out, and the first `skip` rows. Raises FileNotFoundError without a log.
     """
     about = _object((directory / RUN_FILE).read_bytes()) if (directory / RUN_FILE).is_file() else None
     replay = _Replay(about or {})
@@ -54,13 +88,20 @@ def rows(directory: Path, every_s: float = 1.0, at_byte: Callable[[int], None] =
             t = float(record["t"])
         except (KeyError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
             continue
-        if stepped and t >= due:
+        if not stepped or t < due:
+            continue
+        if skip:
+            if replay.live.pass_over():
+                due = t + every_s
+                skip -= 1
+                at_byte(end)
+        else:
             row = replay.row(t)
             if row is not None:
                 due = t + every_s
                 at_byte(end)
                 yield row
-    row = replay.row(replay.last)
+    row = None if skip else replay.row(replay.last)
     if row is not None:
         yield row
 

@@ -1,25 +1,24 @@
-"""Writes the rows of a run to one file: CSV, Parquet or OpenMetrics. A file is there whole or not at all."""
+"""The files that the rows of a run are written to: CSV, Parquet and OpenMetrics, in parts and as a whole."""
 
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
-from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING, Any
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.flops import CONVENTIONS
 from trainmeter_core.series import PREFIX, SERIES, series_of
 
 from .newest import PUBLISHED
+from .parts import Form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Mapping
     from pathlib import Path
 
     from .replay import Row
 
-_ROWS_AT_ONCE = 10_000
 _NO_PARQUET = "parquet needs pyarrow: pip install 'trainmeter[parquet]'"
 
 
@@ -37,88 +36,99 @@ def columns() -> list[str]:
     return names
 
 
-def write_csv(rows: Iterable[Row], out: Path, _labels: dict[str, str]) -> int:
-    """Write columns step, time (seconds since the epoch) and every series; give the number of rows."""
+def _csv_part(rows: list[Row], path: Path, _labels: Mapping[str, str]) -> None:
     names = columns()
-    count = 0
-    with _whole(out) as path, open(path, "w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "time", *names])
         for row in rows:
             writer.writerow([row.step, repr(row.time), *(_cell(row.series.get(name)) for name in names)])
-            count += 1
-    return count
+
+
+def _csv(parts: list[Path], path: Path, _labels: Mapping[str, str]) -> None:
+    """Columns step, time (seconds since the epoch) and every series."""
+    with path.open("wb") as file:
+        file.write(",".join(["step", "time", *columns()]).encode() + b"\n")
+        for part in parts:
+            with part.open("rb") as lines:
+                shutil.copyfileobj(lines, file)
 
 
 def _cell(value: float | None) -> str:
     return "" if value is None else repr(value)
 
 
-def write_parquet(rows: Iterable[Row], out: Path, labels: dict[str, str]) -> int:
-    """Write the columns of the CSV, counts as 64-bit floats, in row groups; the labels are file metadata.
+def _parquet_part(rows: list[Row], path: Path, labels: Mapping[str, str]) -> None:
+    pa, parquet = _pyarrow()
+    names = columns()
+    schema = _schema(pa, names, labels)
+    arrays: list[Any] = [[row.step for row in rows], [row.time for row in rows]]
+    arrays += [[_real(row.series.get(name)) for row in rows] for name in names]
+    table = pa.table([pa.array(array, field.type) for array, field in zip(arrays, schema, strict=True)], schema)
+    parquet.write_table(table, path)
 
-    Raises ValueError without pyarrow.
-    """
+
+def _parquet(parts: list[Path], path: Path, labels: Mapping[str, str]) -> None:
+    """The columns of the CSV, counts as 64-bit floats, a row group for each part; the labels are file metadata."""
+    pa, parquet = _pyarrow()
+    schema = _schema(pa, columns(), labels)
+    with parquet.ParquetWriter(path, schema) as writer:
+        for part in parts:
+            writer.write_table(parquet.read_table(part, schema=schema))
+
+
+def _pyarrow() -> tuple[Any, Any]:
     try:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
         raise ValueError(_NO_PARQUET) from None
-    names = columns()
+    return pa, parquet
+
+
+def _schema(pa: Any, names: list[str], labels: Mapping[str, str]) -> Any:
     fields = [("step", pa.int64()), ("time", pa.float64()), *((name, pa.float64()) for name in names)]
-    schema = pa.schema(fields, metadata=dict(labels))
-    count = 0
-    with _whole(out) as path, parquet.ParquetWriter(path, schema) as writer:
-        for batch in _batches(rows):
-            arrays: list[Any] = [[row.step for row in batch], [row.time for row in batch]]
-            arrays += [[_real(row.series.get(name)) for row in batch] for name in names]
-            table = pa.table([pa.array(array, kind) for array, (_, kind) in zip(arrays, fields, strict=True)], schema)
-            writer.write_table(table)
-            count += len(batch)
-    return count
+    return pa.schema(fields, metadata=dict(labels))
 
 
 def _real(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _ROWS_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def write_openmetrics(rows: Iterable[Row], out: Path, labels: dict[str, str]) -> int:
-    """Write gauges with timestamps, as `promtool tsdb create-blocks-from openmetrics` takes them.
-
-    OpenMetrics wants a family's samples together, so each family goes to a file of its own first.
-    """
+def _openmetrics_part(rows: list[Row], path: Path, labels: Mapping[str, str]) -> None:
+    """A line of [[series, bytes], …], then the samples of each series."""
     shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    count = 0
-    with ExitStack() as stack:
-        families: dict[str, IO[str]] = {}
-        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=out.parent))
-        for row in rows:
-            for name, value in row.series.items():
-                if name not in families:
-                    path = os.path.join(folder, str(len(families)))
-                    families[name] = stack.enter_context(open(path, "w+", encoding="utf-8"))
-                families[name].write(f"{metric_name(name)}{{{shown}}} {value!r} {row.time!r}\n")
-            count += 1
-        path = stack.enter_context(_whole(out))
-        with open(path, "w", encoding="utf-8") as file:
-            for name, samples in families.items():
-                file.write(f"# TYPE {metric_name(name)} gauge\n# HELP {metric_name(name)} {_escaped(_meaning(name))}\n")
-                samples.seek(0)
-                while text := samples.read(1 << 20):
-                    file.write(text)
-            file.write("# EOF\n")
-    return count
+    families: dict[str, list[str]] = {}
+    for row in rows:
+        for name, value in row.series.items():
+            families.setdefault(name, []).append(f"{metric_name(name)}{{{shown}}} {value!r} {row.time!r}\n")
+    samples = {name: "".join(each).encode() for name, each in families.items()}
+    with path.open("wb") as file:
+        file.write(json.dumps([[name, len(each)] for name, each in samples.items()]).encode() + b"\n")
+        file.writelines(samples.values())
+
+
+def _openmetrics(parts: list[Path], path: Path, _labels: Mapping[str, str]) -> None:
+    """Gauges with timestamps, as `promtool tsdb create-blocks-from openmetrics` takes them.
+
+    OpenMetrics wants a family's samples together, so that each family is collected from all parts.
+    """
+    places: dict[str, list[tuple[Path, int, int]]] = {}
+    for part in parts:
+        with part.open("rb") as samples:
+            listed = json.loads(samples.readline())
+            at = samples.tell()
+        for name, length in listed:
+            places.setdefault(name, []).append((part, at, length))
+            at += length
+    with path.open("wb") as file:
+        for name, each in places.items():
+            about = f"# TYPE {metric_name(name)} gauge\n# HELP {metric_name(name)} {_escaped(_meaning(name))}\n"
+            file.write(about.encode())
+            for part, at, length in each:
+                with part.open("rb") as samples:
+                    samples.seek(at)
+                    file.write(samples.read(length))
+        file.write(b"# EOF\n")
 
 
 def metric_name(name: str) -> str:
@@ -138,19 +148,8 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-@contextmanager
-def _whole(out: Path) -> Iterator[str]:
-    """A path beside `out` that becomes it at the end; nothing is left of one that failed or was interrupted."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        yield str(temporary)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-WRITERS: dict[str, Callable[[Iterable[Row], Path, dict[str, str]], int]] = {
-    "csv": write_csv,
-    "parquet": write_parquet,
-    "openmetrics": write_openmetrics,
+FORMS: dict[str, Form] = {
+    "csv": Form(_csv_part, _csv),
+    "parquet": Form(_parquet_part, _parquet),
+    "openmetrics": Form(_openmetrics_part, _openmetrics),
 }

@@ -79,7 +79,9 @@ def _options(record: RunRecord, formulas: Formulas | Absent, sheet: Sheet) -> Js
         "peak_dtype": sheet.text("options.peak_dtype", known.peak_dtype),
     }
     for name, (value, unit) in budgets.items():
-        section[name] = sheet.number("options." + name, none if isinstance(value, Absent) else value, unit, USER)
+        # A framework's setting is taken for the goal unless the user gives one to tm.
+        told = USER if isinstance(known.budget_source, Absent) or known.budget_source == "user" else ASSUMED
+        section[name] = sheet.number("options." + name, none if isinstance(value, Absent) else value, unit, told)
     source: Any = known.budget_source
     given = any(not isinstance(value, Absent) for value, _ in budgets.values())
     section["budget_source"] = sheet.text("options.budget_source", source if given else none)

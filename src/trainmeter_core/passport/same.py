@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .sheet import Json
 
 MAY_DIFFER = {
+    "identity.trackers": "a tracker that was told of only after another one's copy was written is not in that copy",
     "ends": "a tracker's copy is written by the training process itself, before it ends",
     "time.wall_s": "as above: to the end of the command here, to the last record there",
     "time.rank_seconds": "what follows the last step, the tracker's own closing call among it, comes after the copy",

@@ -8,7 +8,24 @@ from trainmeter_core.flops.counted import counted_from
 from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import Failure, Noted, StepBlock, flat, observe
-from trainmeter_core.run_tables import At, Loss, Statistics
+from trainmeter_core.run_tables import Loss, Statistics
+
+from .field_types import (
+    as_array,
+    as_batch,
+    as_count,
+    as_flag,
+    as_integer,
+    as_number,
+    as_numbered,
+    as_optional,
+    as_positive,
+    as_seconds,
+    as_table,
+    as_text,
+    as_track,
+    as_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,8 +33,6 @@ if TYPE_CHECKING:
     from trainmeter_core.run_record import RunRecord
 
 MOST_TAGS = 1000
-MOST = 1 << 63
-LARGEST = 1e300
 MOST_ENTRIES = 256
 LEVELS = ("error", "warning", "info")
 
@@ -58,8 +73,8 @@ class Application:
 
         Raises KeyError, TypeError or ValueError for a record without its fields; nothing has changed then.
         """
-        handler = self._handlers.get(_text(fields["type"]))
-        t = _number(fields["t"]) if "t" in fields else None
+        handler = self._handlers.get(as_text(fields["type"]))
+        t = as_number(fields["t"]) if "t" in fields else None
         if handler is None:
             return False
         handler(fields)
@@ -75,7 +90,7 @@ class Application:
             _take(identity, name, fields, check)
         for name, check in _OPTION_FIELDS.items():
             _take(options, name, fields, check)
-        _take(self.record.software, "trainmeter", fields, _text)
+        _take(self.record.software, "trainmeter", fields, as_text)
 
     def state(self) -> dict[str, Any]:
         """Everything that the lines so far came to, for a snapshot."""
@@ -112,55 +127,55 @@ class Application:
         self._fold_losses(rank)
 
     def _process(self, fields: Mapping[str, Any]) -> None:
-        rank, pid, world_size = _count(fields["rank"]), _count(fields["pid"]), _count(fields["world_size"])
-        local_rank = _optional(fields.get("local_rank"), _count)
+        rank, pid, world_size = as_count(fields["rank"]), as_count(fields["pid"]), as_count(fields["world_size"])
+        local_rank = as_optional(fields.get("local_rank"), as_count)
         self._seen(rank, pid)
         totals = self.record.rank(rank)
         totals.world_size = self.record.world_size = world_size
         if local_rank is not None:
             totals.local_rank = local_rank
-        _take(self.record.software, "python", fields, _text)
-        _take(self.record.software, "torch", fields, _text)
+        _take(self.record.software, "python", fields, as_text)
+        _take(self.record.software, "torch", fields, as_text)
 
     def _model(self, fields: Mapping[str, Any]) -> None:
-        rank, description = _count(fields["rank"]), _object(fields["description"])
+        rank, description = as_count(fields["rank"]), as_table(fields["description"])
         if self._model_rank is not None and rank > self._model_rank:
             return
         self._model_rank = rank
         self.record.model = dict(description)
-        _take(self.record, "shape_source", fields, _text)
+        _take(self.record, "shape_source", fields, as_text)
 
     def _budget(self, fields: Mapping[str, Any]) -> None:
-        steps, source = _count(fields["budget_steps"]), _text(fields["budget_source"])
+        steps, source = as_count(fields["budget_steps"]), as_text(fields["budget_source"])
         options = self.record.options
         if options.budget_source == "user":
             return
         options.budget_steps, options.budget_source = steps, source
 
     def _counted(self, fields: Mapping[str, Any]) -> None:
-        _seconds(fields["seconds"])
-        counted = counted_from({**fields, "counts": [_batch(entry) for entry in _list(fields["counts"])]})
-        if _count(fields["rank"]) == 0:  # the only rank that counts
+        as_seconds(fields["seconds"])
+        counted = counted_from({**fields, "counts": [as_batch(entry) for entry in as_array(fields["counts"])]})
+        if as_count(fields["rank"]) == 0:  # the only rank that counts
             self.record.counted = counted
 
     def _steps(self, fields: Mapping[str, Any]) -> None:
-        rank, pid = _count(fields["rank"]), _count(fields["pid"])
+        rank, pid = as_count(fields["rank"]), as_count(fields["pid"])
         span = fields.get("step_time_s")
         block = StepBlock(
-            n=_count(fields["n"]),
-            skipped=_count(fields.get("skipped", 0)),
-            first=_optional(fields.get("first"), _count),
-            last=_optional(fields.get("last"), _count),
-            tokens=_optional(fields["tokens"], _count),
-            samples=_optional(fields["samples"], _count),
-            micro_batches=_optional(fields["micro_batches"], _count),
-            wall_s=_seconds(fields["wall_s"]),
-            time_s={kind: _optional(value, _seconds) for kind, value in _object(fields["time"]).items()},
-            batches=[_batch(entry) for entry in _list(fields["batches"])],
-            step_time_s=None if span is None else (_seconds(span[0]), _seconds(span[1])),
+            n=as_count(fields["n"]),
+            skipped=as_count(fields.get("skipped", 0)),
+            first=as_optional(fields.get("first"), as_count),
+            last=as_optional(fields.get("last"), as_count),
+            tokens=as_optional(fields["tokens"], as_count),
+            samples=as_optional(fields["samples"], as_count),
+            micro_batches=as_optional(fields["micro_batches"], as_count),
+            wall_s=as_seconds(fields["wall_s"]),
+            time_s={kind: as_optional(value, as_seconds) for kind, value in as_table(fields["time"]).items()},
+            batches=[as_batch(entry) for entry in as_array(fields["batches"])],
+            step_time_s=None if span is None else (as_seconds(span[0]), as_seconds(span[1])),
             startup=bool(fields.get("startup", False)),
         )
-        t = _number(fields.get("t", 0.0))
+        t = as_number(fields.get("t", 0.0))
         self._seen(rank, pid)
         self.record.add_steps(rank, block)
         if block.startup:
@@ -169,13 +184,13 @@ class Application:
             self.record.steady_gpus.stepped()
 
     def _span(self, fields: Mapping[str, Any]) -> None:
-        kind, seconds = _text(fields["kind"]), _seconds(fields["seconds"])
+        kind, seconds = as_text(fields["kind"]), as_seconds(fields["seconds"])
         if kind in self.record.spans or len(self.record.spans) < MOST_ENTRIES:
             self.record.spans.setdefault(kind, Statistics()).add(seconds)
 
     def _tags(self, fields: Mapping[str, Any]) -> None:
-        rank = _count(fields["rank"])
-        tags = {tag: _loss(track) for tag, track in _object(fields["tags"]).items()}
+        rank = as_count(fields["rank"])
+        tags = {tag: as_track(track) for tag, track in as_table(fields["tags"]).items()}
         known = self._losses.setdefault(rank, {})
         known.update({tag: loss for tag, loss in tags.items() if tag in known or len(known) < MOST_TAGS})
 
@@ -185,36 +200,46 @@ class Application:
             before[tag] = before[tag].then(loss) if tag in before else loss
 
     def _tracker(self, fields: Mapping[str, Any]) -> None:
-        where = {_text(key): _text(value) for key, value in _object(fields["where"]).items()}
-        entry = {"tracker": _text(fields["tracker"]), "where": where}
-        if entry not in self.record.trackers and len(self.record.trackers) < MOST_ENTRIES:
-            self.record.trackers.append(entry)
+        where = {as_text(key): as_text(value) for key, value in as_table(fields["where"]).items()}
+        entry = {"tracker": as_text(fields["tracker"]), "where": where}
+        known = self.record.trackers
+        for at, each in enumerate(known):
+            # One place, of which one of the two tells more.
+            if each["tracker"] == entry["tracker"] and (
+                where.items() <= each["where"].items() or where.items() >= each["where"].items()
+            ):
+                known[at] = {**each, "where": {**each["where"], **where}}
+                return
+        if len(known) < MOST_ENTRIES:
+            known.append(entry)
 
     def _blocked(self, fields: Mapping[str, Any]) -> None:
         # Told as a share of the whole run, which only its end knows; until then the seconds are in `logging` time.
-        _text(fields["call"]), _seconds(fields["seconds"])
+        as_text(fields["call"]), as_seconds(fields["seconds"])
 
     def _node(self, fields: Mapping[str, Any]) -> None:
-        observe(self.record.node, _object(fields["readings"]))
+        observe(self.record.node, as_table(fields["readings"]))
 
     def _gpu(self, fields: Mapping[str, Any]) -> None:
-        begin = _number(fields.get("t", 0.0)) - _seconds(fields.get("seconds", 0.0))
-        for uuid, readings in _object(fields["gpus"]).items():
+        begin = as_number(fields.get("t", 0.0)) - as_seconds(fields.get("seconds", 0.0))
+        for uuid, readings in as_table(fields["gpus"]).items():
             if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
                 table = self.record.gpus.setdefault(uuid, {})
-                observe(table, _object(readings), limit=MOST_ENTRIES)
+                observe(table, as_table(readings), limit=MOST_ENTRIES)
                 known = ((name, value) for name, value in flat(readings) if name in table)
                 self.record.steady_gpus.add(uuid, known, begin)
 
     def _verdict(self, fields: Mapping[str, Any]) -> None:
-        noted = Noted(_text(fields["code"]), _text(fields["level"]), _text(fields["sentence"]))
+        noted = Noted(as_text(fields["code"]), as_text(fields["level"]), as_text(fields["sentence"]))
         if noted.level not in LEVELS:
             raise ValueError("not a level")
         if noted not in self.record.noted and len(self.record.noted) < MOST_ENTRIES:
             self.record.noted.append(noted)
 
     def _hardware(self, fields: Mapping[str, Any]) -> None:
-        found = [(_text(gpu.get("uuid", str(at))), _text(gpu["name"])) for at, gpu in _numbered(fields.get("gpus"))]
+        found = [
+            (as_text(gpu.get("uuid", str(at))), as_text(gpu["name"])) for at, gpu in as_numbered(fields.get("gpus"))
+        ]
         hardware, software, options = self.record.hardware, self.record.software, self.record.options
         if "gpus" in fields and fields["gpus"] is not None:
             self._gpu_names.update(found)
@@ -224,37 +249,37 @@ class Application:
                 self.record.steady_gpus = SteadyGpus()
             hardware.gpus = list(self._gpu_names.values())
         elif "gpus_absent" in fields and isinstance(hardware.gpus, Absent):
-            hardware.gpus = Absent(_text(fields["gpus_absent"]))
+            hardware.gpus = Absent(as_text(fields["gpus_absent"]))
         for name, check in _HARDWARE_FIELDS.items():
             _take(hardware, name, fields, check)
-        _take(software, "driver", fields, _text)
-        _take(software, "cuda", fields, _text)
+        _take(software, "driver", fields, as_text)
+        _take(software, "cuda", fields, as_text)
         if isinstance(options.peak_tflops, Absent):
             for name in ("peak_tflops", "peak_source", "peak_dtype"):
                 _take(options, name, fields, _OPTION_FIELDS[name])
         if isinstance(options.peak_tflops, Absent) and "peak_absent" in fields:
-            options.peak_tflops = Absent(_text(fields["peak_absent"]))
+            options.peak_tflops = Absent(as_text(fields["peak_absent"]))
 
     def _failure(self, fields: Mapping[str, Any]) -> None:
-        failure = Failure(_text(fields["site"]), _count(fields["count"]), _text(fields["first"]))
+        failure = Failure(as_text(fields["site"]), as_count(fields["count"]), as_text(fields["first"]))
         key = (failure.site, str(fields.get("rank")), str(fields.get("pid")))
         if key in self._failures or len(self._failures) < MOST_ENTRIES:
             self._failures[key] = failure
 
     def _dropped(self, fields: Mapping[str, Any]) -> None:
         if "kind" in fields:
-            what = f"a {_text(fields['kind'])} record of {_count(fields['bytes'])} bytes was too long to keep"
+            what = f"a {as_text(fields['kind'])} record of {as_count(fields['bytes'])} bytes was too long to keep"
             self._failure({**fields, "site": "side file", "count": 1, "first": what})
             return
-        rank, records = _count(fields["rank"]), _count(fields["records"])
+        rank, records = as_count(fields["rank"]), as_count(fields["records"])
         self.record.rank(rank).dropped_records += records
 
     def _recovered(self, fields: Mapping[str, Any]) -> None:
-        _count(fields["steps"])  # the steps themselves stand in records of their own
+        as_count(fields["steps"])  # the steps themselves stand in records of their own
 
     def _exit(self, fields: Mapping[str, Any]) -> None:
-        code, signal = _optional(fields["code"], _integer), _optional(fields["signal"], _count)
-        seconds = _seconds(fields["seconds"])
+        code, signal = as_optional(fields["code"], as_integer), as_optional(fields["signal"], as_count)
+        seconds = as_seconds(fields["seconds"])
         end = self.record.end
         end.code = Absent("ended by a signal") if code is None else code
         if code is None and signal is None:
@@ -282,118 +307,31 @@ def _take(target: Any, name: str, fields: Mapping[str, Any], check: Callable[[An
         return
 
 
-def _optional(value: Any, check: Callable[[Any], Any]) -> Any:
-    return None if value is None else check(value)
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError("not an integer")
-    return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError("not an integer")
-    if not 0 <= value < MOST:
-        raise ValueError("not a count")
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError("not a number")
-    if not -LARGEST < value < LARGEST:  # 1e999 and integers of a thousand digits are valid JSON
-        raise ValueError("out of range")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if type(value) is not float:
-        value = float(_number(value))
-    if not 0.0 <= value < LARGEST:
-        raise ValueError("not a duration")
-    return value  # type: ignore[no-any-return]
-
-
-def _positive(value: Any) -> float:
-    if _number(value) <= 0:
-        raise ValueError("not positive")
-    return float(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("not a boolean")
-    return value
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError("not an object")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError("not a list")
-    return value
-
-
-def _words(value: Any) -> list[str]:
-    return [_text(word) for word in _list(value)]
-
-
-def _numbered(gpus: Any) -> list[tuple[int, Mapping[str, Any]]]:
-    return [(at, _object(gpu)) for at, gpu in enumerate(_list(gpus or []))]
-
-
-def _batch(entry: Any) -> tuple[int, int, int, int]:
-    sequences, seq_len, target_len, calls = (_count(number) for number in _list(entry))
-    return sequences, seq_len, target_len, calls
-
-
-def _at(pair: Any) -> At:
-    value, step = _list(pair)
-    return At(_optional(value, _number), _optional(step, _count))
-
-
-def _loss(track: Any) -> Loss:
-    fields = _object(track)
-    return Loss(_at(fields["first"]), _at(fields["last"]), _at(fields["best"]), _count(fields["count"]))
-
-
 _IDENTITY_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "run_id": _text,
-    "name": _text,
-    "script": _text,
-    "command": _words,
-    "started": _number,
-    "git_commit": _text,
-    "git_dirty": _flag,
+    "run_id": as_text,
+    "name": as_text,
+    "script": as_text,
+    "command": as_words,
+    "started": as_number,
+    "git_commit": as_text,
+    "git_dirty": as_flag,
 }
 _OPTION_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "convention": _text,
-    "peak_tflops": _positive,
-    "peak_source": _text,
-    "peak_dtype": _text,
-    "budget_tokens": _count,
-    "budget_steps": _count,
-    "budget_flops": _positive,
-    "budget_hours": _positive,
-    "budget_source": _text,
+    "convention": as_text,
+    "peak_tflops": as_positive,
+    "peak_source": as_text,
+    "peak_dtype": as_text,
+    "budget_tokens": as_count,
+    "budget_steps": as_count,
+    "budget_flops": as_positive,
+    "budget_hours": as_positive,
+    "budget_source": as_text,
 }
 _HARDWARE_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "cpu": _text,
-    "cpu_cores": _count,
-    "memory_bytes": _count,
-    "interconnect": _text,
-    "reference_mhz": _positive,
-    "bandwidth_bytes_per_s": _positive,
+    "cpu": as_text,
+    "cpu_cores": as_count,
+    "memory_bytes": as_count,
+    "interconnect": as_text,
+    "reference_mhz": as_positive,
+    "bandwidth_bytes_per_s": as_positive,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,25 @@ from .apply import Application
 from .format import LOG_FILE, RUN_FILE
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
 LONGEST_LINE = 16 << 20
+# So much log takes a quarter of a second to read: what a reader has read without a snapshot, the next one need not.
+_LONG = 8 << 20
 
 
 def read_run(directory: str | os.PathLike[str]) -> RunRecord:
     """Everything the directory tells of its run, also while it still goes on; needs memory for one line at a time.
 
-    Raises FileNotFoundError when the directory has neither run.json nor a log.
+    Where a long part of the log was in no snapshot (its `tm` was of another version, or could not write one), one is
+    left for the next reader, in a directory of the reader's own. Raises FileNotFoundError when the directory has
+    neither run.json nor a log.
     """
-    return RunReader(directory).finish()
+    reader = RunReader(directory)
+    if reader.behind() > _LONG:
+        reader.read_on()
+        reader.save_if_ours()
+    return reader.finish()
 
 
 class RunReader:
@@ -59,9 +67,24 @@ class RunReader:
         except FileNotFoundError:  # a directory with run.json alone
             return
 
+    def behind(self) -> int:
+        """Bytes of log that are not read yet."""
+        try:
+            return (self.root / LOG_FILE).stat().st_size - self._offset
+        except FileNotFoundError:  # as in read_on
+            return 0
+
     def save(self) -> None:
         """Leave a snapshot for the next reader. Raises OSError."""
         snapshot.save(self.root, self._application, self._offset)
+
+    def save_if_ours(self) -> None:
+        """Leave a snapshot in a directory of our own; another user's stays as it is."""
+        try:
+            if self.root.stat().st_uid == os.geteuid():
+                self.save()
+        except OSError:  # a full disk, a file system that is read only: the next reader takes as long
+            return
 
     def finish(self) -> RunRecord:
         """The record of everything that is there now; nothing can be read on afterwards."""

@@ -1,7 +1,7 @@
 """What a log came to up to one of its bytes, so that a reader of a long run need not begin at its first line.
 
-snapshot.json stands beside the log, is replaced atomically about once a minute, and holds sums only: without it, or
-where it does not fit the log, the whole log says the same.
+snapshot.json stands beside the log, is replaced atomically about once a minute by the run's `tm` and by whoever had to
+read a long log without it, and holds sums only: where it does not fit the log, the whole log says the same.
 """
 
 from __future__ import annotations

@@ -78,6 +78,11 @@ class Meter:
         self.pace = Pace()
         self._known: dict[tuple[str, Shape], int | Absent] = {}
 
+    def reshape(self, shape: ModelShape | Absent) -> None:
+        """Go on with another shape of the same model."""
+        self.shape = shape
+        self._known.clear()
+
     def flops(self, convention: str, batches: Mapping[Shape, int]) -> int | Absent:
         """Give the training FLOPs of these micro-batches under a convention."""
         total = 0

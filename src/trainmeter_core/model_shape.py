@@ -39,10 +39,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Stream:
-    """A run of positions that layers work on; `length` per sequence where the model fixes it, else None."""
+    """A run of positions that layers work on; `length` per sequence where the model fixes it, else None.
+
+    is_seen: the length is that of a call which was seen, and holds for inputs of the same sizes.
+    """
 
     name: str
     length: int | None = None
+    is_seen: bool = False
 
     def is_known(self, batch: Batch) -> bool:
         """False for a stream whose length neither the model nor the batch tells, as a conv net's before its input."""
@@ -280,8 +284,11 @@ class ModelShape:
         """The batch of a call: one without a length (images) fits a model whose streams have lengths of their own."""
         if seq_len:
             return Batch(sequences, seq_len, target_len)
-        if any(stream.length is None for stream in self.streams()):
+        unknown = [stream for stream in self.streams() if stream.length is None and stream != TARGET]
+        if TOKENS in unknown:
             return Absent("the batches have no sequence length, on which this model's FLOPs depend")
+        if unknown:
+            return Absent(f"the number of positions of {unknown[0].name} is not known")
         return Batch(sequences, 1, target_len)
 
     def streams(self) -> Iterator[Stream]:

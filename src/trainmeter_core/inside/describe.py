@@ -5,9 +5,12 @@ Duck-typed, so that no torch import is needed; shapes only, never data, so that 
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 from .describe_config import attribute, config_of
+
+if TYPE_CHECKING:
+    from .first_look import FirstLook
 
 MATRIX, STACKED = 2, 3
 # Class in a module's MRO -> kind; the first match wins, so that a subclass of nn.Linear is a linear.
@@ -20,6 +23,7 @@ KINDS = (
     ("RNNBase", "rnn"),
     ("RNNCellBase", "rnn"),
 )
+POSITIONED = ("linear", "conv1d_hf", "conv", "mha", "rnn")
 # Layers that read the same input as their sibling under the same parent: what one needs, the other needs.
 SIBLINGS = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "query", "key", "value", "wq", "wk", "wv", "q", "k", "v"), "qkv"),
@@ -32,13 +36,17 @@ T5_SUBLAYERS = ("SelfAttention", "EncDecAttention", "DenseReluDense")
 CROSS_ATTENTION = ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn")
 
 
-def describe(root: Any) -> dict[str, Any]:
-    """The description that `shape_from` documents; never raises for an odd module, whose entry is then left out."""
+def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
+    """The description that `shape_from` documents; never raises for an odd module, whose entry is then left out.
+
+    look: what the first training call of the model showed, if it was seen.
+    """
     model = unwrapped(root)
     config, config_class = config_of(model)
-    walk = _Walk(model)
+    walk = _Walk(model, look)
     for name, module in _in_order(_named_modules(model)):
         walk.add(name, module)
+    seen = {} if look is None else {"look": {**look.facts(), "triangular": walk.triangular}}
     return {
         "class": type(model).__name__,
         "module": type(model).__module__,
@@ -50,6 +58,7 @@ def describe(root: Any) -> dict[str, Any]:
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
         "skipped": walk.skipped,
         "recompute": _recompute(model),
+        **seen,
     }
 
 
@@ -99,7 +108,10 @@ def _in_order(modules: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 class _Walk:
     """The sums over one walk: entries by their key, parameters by identity."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, look: FirstLook | None = None) -> None:
+        self.look = look
+        self.triangular = False
+        """Whether a buffer holds a causal mask."""
         # Hugging Face makes the embeddings' output need a gradient, for checkpointing over frozen weights.
         self.grad_from_start = bool(getattr(model, "_require_grads_hook", None))
         self.siblings: dict[tuple[str, str], bool] = {}
@@ -133,15 +145,20 @@ class _Walk:
     def _add(self, name: str, module: Any) -> None:
         kind = self._kind(type(module))
         self._look_ahead(name, module)
+        self.triangular = self.triangular or (self.look is not None and _has_triangle(module))
         own = {key: p for key, p in module._parameters.items() if p is not None}  # noqa: SLF001 - not the children's
         if not own and kind in ("other", "norm"):
             return
         weight = own.get("weight")
         input_grad = self._input_grad(name)
+        seen = None if self.look is None else self.look.input_grad(module)
+        input_grad = input_grad if seen is None else seen
         output_grad = input_grad or any(p.requires_grad for p in own.values())
         tied = weight is not None and id(weight) in self.seen
         common = {"tied": tied, "input_grad": input_grad, "output_grad": output_grad}
-        trainable = bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in own.values())
+        trainable = (
+            bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in _whole_of(module))
+        )
         for key, p in own.items():
             self._count(p, kind, name, _whole(kind, module, key) or _size(p), is_bias=key.endswith("bias"))
         pattern = _pattern(name)
@@ -160,6 +177,8 @@ class _Walk:
             kind = "linear"  # a matrix under the field's usual name, as routers keep it
         elif kind == "other":
             extra = {"parameters": {key: list(_size(p)) for key, p in own.items()}}
+        if self.look is not None and kind in POSITIONED:
+            extra = {**extra, **self.look.per_sample(module)}
         biased = {"bias": any("bias" in key for key in own), "trainable": trainable}
         self._enter(module, kind, pattern, shape, {**biased, **common, **extra})
 
@@ -201,7 +220,7 @@ class _Walk:
     def _kind(self, cls: type) -> str:
         known = self._kinds.get(cls)
         if known is None:
-            known = self._kinds[cls] = _kind_of(cls)
+            known = self._kinds[cls] = kind_of(cls)
         return known
 
     def _count(self, p: Any, kind: str, name: str, shape: tuple[int, ...], *, is_bias: bool) -> None:
@@ -224,7 +243,8 @@ class _Walk:
         self.dtypes[dtype] = self.dtypes.get(dtype, 0) + size
 
 
-def _kind_of(cls: type) -> str:
+def kind_of(cls: type) -> str:
+    """What a module of this class is for the description."""
     for base in cls.__mro__:
         if base.__module__.startswith("torch.nn."):
             for name, kind in KINDS:
@@ -235,6 +255,22 @@ def _kind_of(cls: type) -> str:
     if "Norm" in cls.__name__:
         return "norm"
     return "embedding" if cls.__name__.endswith("ParallelEmbedding") else "other"
+
+
+def _whole_of(module: Any) -> Iterator[Any]:
+    """Its own parameters, and those that a parametrization (weight norm) makes its weight from."""
+    yield from (p for p in module._parameters.values() if p is not None)  # noqa: SLF001 - not the children's
+    made_from = module._modules.get("parametrizations")  # noqa: SLF001 - named so by torch
+    if made_from is not None:
+        yield from made_from.parameters()
+
+
+def _has_triangle(module: Any) -> bool:
+    """Whether a buffer holds a causal mask; by its name alone where reading it would wait for a device."""
+    from .autograd_graph import is_triangle
+
+    buffers = getattr(module, "_buffers", None) or {}
+    return any(is_triangle(name, buffer) for name, buffer in buffers.items() if buffer is not None)
 
 
 def _whole(kind: str, module: Any, key: str) -> tuple[int, ...] | None:

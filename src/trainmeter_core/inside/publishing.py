@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..flops import HEADLINE
 from ..meter import Budget, Meter, Totals, Window, parse_budget
+from ..model_shape import ModelShape
 from ..readings import Absent
 from ..series import CUMULATIVE, PREFIX, TIME_KINDS
 from ..shape_from import shape_of
@@ -103,6 +104,17 @@ class Publishing:
             **({"peak_tflops": float(peak)} if peak else {}),
         )
         self._meter.recompute = description.get("recompute")
+
+    def depends_on_sizes(self) -> bool:
+        """Whether the model's FLOPs are known for the sizes of its first inputs alone."""
+        shape = None if self._meter is None else self._meter.shape
+        return isinstance(shape, ModelShape) and any(stream.is_seen for stream in shape.streams())
+
+    def sizes_vary(self, description: dict[str, Any]) -> None:
+        """They are not: what is published from now on leaves out what depends on them."""
+        found = shape_of(description)
+        if self._meter is not None and not isinstance(found, Absent):
+            self._meter.reshape(found[0])
 
     def counted(self, counted: Counted) -> None:
         """What a training pass executes was counted."""

@@ -15,21 +15,24 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
   (something trainable comes before it), `output_grad` (or in it); beside these `heads` for mha, `parameters` (name to
   shape) for other, `kernel`, `stride`, `groups`, `transposed` for conv, `mode`, `num_layers`, `bidirectional`,
   `proj_size` for rnn
+- `positions` of a module: rows per sample that its weight was multiplied with in the call that was seen (a transposed
+  convolution's input), None where not the same for all; `key_positions`, `causal` of an mha.  `look`: see `looked.Look`
 - `recompute`: `layers` where the layers' forward pass is repeated in the backward one, as far as that is visible
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Tuple
+from typing import Any, Mapping, NamedTuple, Sequence, Tuple
 
-from trainmeter_core.model_shape import AttentionCore, Matmul, ModelShape, Scan
+from trainmeter_core.model_shape import TOKENS, AttentionCore, Matmul, ModelShape, Scan, Stream
 from trainmeter_core.readings import Absent
 
 from .blocks import dense_decoder, merged
 from .config_facts import Facts, facts, layer_kinds, source_of, text_config
 from .entries import Entry, parameters
 from .families import FAMILIES, entries_of
+from .looked import Look, cores_seen, look_of, stream_of_entry, unknown_products
 from .modules import Seen, is_beside, seen_in
 from .roles import POSITION_TABLES
 from .streams import Layout, layout_of
@@ -59,10 +62,17 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     kind, class_name = str(config.get("model_type") or ""), str(description.get("class") or "")
     known_decoder = source in ("gpt_config", "llama_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
     layout = layout_of(config, class_name, known_decoder=known_decoder, entries=entries)
+    look = look_of(description)
+    if look is not None and _is_seen_only(look, layout, source):
+        layout = Layout(main=TOKENS if look.length else Stream("the model's input"), look=look)
     text = text_config(config) if layout.beside else config
     known = facts(text) if source and text else Absent("the model has no config of a known kind")
     seen = seen_in(entries, text or config, layout)
-    found = _attention(known, seen, layout, source)
+    found = (
+        _attention_seen(look, seen, layout, entries)
+        if look is not None and layout.look
+        else _attention(known, seen, layout, source)
+    )
     if not found.gap and not found.scans and any("linear" in layer for layer in layer_kinds(config, _layers(known))):
         found = found._replace(gap="the recurrence of this model's linear attention is not known")
     unknown = Absent("not visible without a config")
@@ -80,6 +90,11 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
         gap=layout.gap or seen.gap or found.gap,
     )
     return shape, found.told
+
+
+def _is_seen_only(look: Look, layout: Layout, source: str) -> bool:
+    """Whether the positions of a call tell the streams: without a config, or with one that does not tell them."""
+    return not source or bool(layout.gap) or (not look.length and layout.main == TOKENS and layout.encoder is None)
 
 
 class _Attention(NamedTuple):
@@ -108,12 +123,26 @@ def _attention(known: Facts | Absent, seen: Seen, layout: Layout, source: str) -
     return _Attention(by_modules, "modules", scans, gap)
 
 
+def _attention_seen(look: Look, seen: Seen, layout: Layout, entries: Sequence[Entry]) -> _Attention:
+    """By what autograd recorded, else by the modules at the positions where they were called."""
+    scans = any(isinstance(component, Scan) for component in seen.components)
+    gap = unknown_products(look, entries)
+    cores, why = cores_seen(look, seen.cores)
+    if cores is None:
+        cores = _module_cores(seen, layout)
+        projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
+        why = "attention is there, but its width is not visible without a config" if projects and not cores else ""
+    return _Attention(cores, "modules", scans, gap or why)
+
+
 def _layers(known: Facts | Absent) -> int:
     return known.layers if isinstance(known, Facts) else 0
 
 
 def _main_input(description: Mapping[str, Any], layout: Layout) -> int | Absent:
     name = description.get("main_input")
+    if layout.look is not None and not layout.look.length and name is None:
+        return Absent("Hugging Face's Trainer counts nothing for a model that names no main input")
     if layout.main_input or name in (None, "input_ids"):
         return layout.main_input
     return Absent(f"how many elements {name} has in a batch is not known")
@@ -162,19 +191,31 @@ def _config_cores(known: Facts, seen: Seen, layout: Layout) -> list[AttentionCor
 
 def _module_cores(seen: Seen, layout: Layout) -> list[AttentionCore]:
     encoder = layout.encoder if layout.encoder is not None else layout.main
-    return [
-        AttentionCore(
-            core.qk_width,
-            core.v_width,
-            core.heads,
-            causal=False if core.cross or (core.in_encoder and layout.encoder is not None) else layout.causal,
-            queries=encoder if core.in_encoder else layout.main,
-            keys=encoder if core.in_encoder or core.cross else layout.main,
-            **_grads(layer, core.frozen),
-        )
-        for core in seen.cores
-        for layer in range(core.layers)
-    ]
+    cores = []
+    for core in seen.cores:
+        queries = encoder if core.in_encoder else layout.main
+        keys = encoder if core.in_encoder or core.cross else layout.main
+        causal = False if core.cross or (core.in_encoder and layout.encoder is not None) else layout.causal
+        if layout.look is not None:
+            of_queries, of_keys = core.inputs
+            queries = stream_of_entry(of_queries, layout.look, queries)
+            keys = stream_of_entry(
+                of_keys, layout.look, keys, "key_positions" if of_keys["kind"] == "mha" else "positions"
+            )
+            causal = of_queries.get("causal", True if layout.look.triangular and not core.cross else None)
+        cores += [
+            AttentionCore(
+                core.qk_width,
+                core.v_width,
+                core.heads,
+                causal=causal,
+                queries=queries,
+                keys=keys,
+                **_grads(layer, core.frozen),
+            )
+            for layer in range(core.layers)
+        ]
+    return cores
 
 
 def _grads(layer: int, frozen: Mapping[str, int]) -> dict[str, bool]:

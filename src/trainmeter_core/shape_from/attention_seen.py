@@ -12,6 +12,7 @@ class CoreSeen(NamedTuple):
     """One kind of attention that is clear from names and shapes.
 
     cross: its keys are the encoder's positions.  frozen: layers whose q, k, v need no gradient.
+    inputs: the entries of its queries and of its keys.
     """
 
     layers: int
@@ -21,6 +22,7 @@ class CoreSeen(NamedTuple):
     in_encoder: bool
     cross: bool
     frozen: Mapping[str, int]
+    inputs: tuple[Entry, Entry]
 
 
 def cores_in(entries: Iterable[Entry]) -> list[CoreSeen]:
@@ -51,7 +53,9 @@ def _cores_of(parts: Sequence[str], group: Sequence[Entry]) -> list[CoreSeen]:
             width = outputs
         else:
             continue
-        found.append(CoreSeen(int(entry["count"]), width, width, entry.get("heads"), in_encoder, cross, frozen))
+        keys = next((other for other, its in zip(group, roles) if its == "attention.k"), entry)
+        many, heads = int(entry["count"]), entry.get("heads")
+        found.append(CoreSeen(many, width, width, heads, in_encoder, cross, frozen, (entry, keys)))
     return found
 
 

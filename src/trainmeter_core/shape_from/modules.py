@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from trainmeter_core.model_shape import Component, Lookup, Matmul, Scan, Stream
+from trainmeter_core.model_shape import TOKENS, Component, Lookup, Matmul, Scan, Stream
 
 from .attention_seen import CoreSeen, cores_in, frozen_in
 from .config_facts import first, first_of
+from .looked import stream_of_entry
 from .roles import LINEARS, OTHER_TABLES, POSITION_TABLES, Entry, parts_of, role_of
 from .streams import BESIDE_THE_TEXT, CROSS_ATTENTION, Layout, conv_stream, stream_of
 
@@ -36,6 +37,8 @@ def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout)
         kind = entry["kind"]
         if is_beside(entry, layout) and kind not in (*LINEARS, "conv", "mha"):
             continue
+        if kind == "experts" and ".parametrizations." in str(entry["names"]):
+            continue  # a convolution's weight and its norm, which are counted as that convolution
         if kind == "experts" and "expert" not in str(entry["names"]):
             gap = f"the weights of {entry['names']} are not in a module of a known kind"
         elif kind == "experts" or (kind in LINEARS and _is_expert(entry)):
@@ -49,7 +52,7 @@ def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout)
         elif kind == "mha":
             components += _mha(entry, layout)
         elif kind == "rnn":
-            components += _recurrent(entry)
+            components += _recurrent(entry, layout)
         elif kind == "conv":
             components.append(_conv(entry, layout))
         components += _scans(entry, config, layout)
@@ -84,12 +87,18 @@ def _linear(entry: Entry, vocabularies: Iterable[int], layout: Layout) -> Matmul
         inputs,
         outputs,
         int(entry["count"]),
-        stream=stream_of(parts_of(entry), role, layout),
+        stream=_stream_of(entry, role, layout),
         bias=bool(entry["bias"]),
         tied=bool(entry["tied"]),
         trainable=trainable,
         input_grad=grad,
     )
+
+
+def _stream_of(entry: Entry, role: str, layout: Layout, key: str = "positions") -> Stream:
+    if layout.look is not None:
+        return stream_of_entry(entry, layout.look, TOKENS if layout.look.length else None, key)
+    return stream_of(parts_of(entry), role, layout)
 
 
 def _is_expert(entry: Entry) -> bool:
@@ -115,7 +124,7 @@ def _experts(entry: Entry, experts: int, active: int, layout: Layout) -> Matmul:
     )
 
 
-def _recurrent(entry: Entry) -> list[Component]:
+def _recurrent(entry: Entry, layout: Layout) -> list[Component]:
     """An LSTM, GRU or RNN: in each layer and direction one weight from the input and one from the state, per gate."""
     hidden, width = (int(n) for n in entry["shape"])
     gates = 4 if "LSTM" in entry["mode"] else 3 if "GRU" in entry["mode"] else 1
@@ -123,14 +132,16 @@ def _recurrent(entry: Entry) -> list[Component]:
     state = int(entry["proj_size"]) or hidden
     bias, (trainable, input_grad) = bool(entry["bias"]), _flags(entry)
     components: list[Component] = []
+    stream = TOKENS if layout.look is None else _stream_of(entry, "", layout)
     for layer in range(int(entry["num_layers"])):
         inputs, count = (state * directions if layer else width), directions * int(entry["count"])
         grad = input_grad or (trainable and layer > 0)
         common = (gates * hidden, count)
-        components.append(Matmul("recurrent.input", inputs, *common, bias=bias, trainable=trainable, input_grad=grad))
-        components.append(Matmul("recurrent.state", state, *common, bias=bias, trainable=trainable))
+        flags: dict[str, Any] = {"stream": stream, "trainable": trainable}
+        components.append(Matmul("recurrent.input", inputs, *common, bias=bias, input_grad=grad, **flags))
+        components.append(Matmul("recurrent.state", state, *common, bias=bias, **flags))
         if entry["proj_size"]:
-            components.append(Matmul("recurrent.projection", hidden, state, count, trainable=trainable))
+            components.append(Matmul("recurrent.projection", hidden, state, count, **flags))
     return components
 
 
@@ -142,11 +153,9 @@ def _conv(entry: Entry, layout: Layout) -> Matmul:
         size *= int(n)
     groups, transposed = int(entry["groups"]), bool(entry["transposed"])
     parts, (trainable, grad) = parts_of(entry), _flags(entry)
-    stream = conv_stream(parts, layout)
-    is_first = stream is not None and stream in (
-        layout.patch,
-        layout.frames,
-    )  # on pixels or sound, which need no gradient
+    stream = conv_stream(parts, layout) if layout.look is None else _stream_of(entry, "", layout)
+    # On pixels or sound, which need no gradient.
+    is_first = stream is not None and stream in (layout.patch, layout.frames)
     part = "patch" if stream is not None and stream == layout.patch else "conv"
     if parts[-1] == "conv1d":
         part = "linear_attention" if "linear_attn" in parts else "ssm"
@@ -188,18 +197,19 @@ def _mha(entry: Entry, layout: Layout) -> list[Component]:
     outputs, inputs = (int(n) for n in entry["shape"])
     parts, (trainable, grad) = parts_of(entry), _flags(entry)
 
-    def packed(role: str, rows: int) -> Matmul:
+    def packed(role: str, rows: int, key: str = "positions") -> Matmul:
         return Matmul(
             role,
             inputs,
             rows,
             int(entry["count"]),
-            stream=stream_of(parts, role, layout),
+            stream=_stream_of(entry, role, layout, key),
             bias=bool(entry["bias"]),
             trainable=trainable,
             input_grad=grad,
         )
 
-    if CROSS_ATTENTION.intersection(parts):  # the queries are on one stream, keys and values on another
-        return [packed("attention.q", inputs), packed("attention.k", outputs - inputs)]
+    if CROSS_ATTENTION.intersection(parts) or entry.get("positions") != entry.get("key_positions"):
+        # The queries are on one stream, keys and values on another.
+        return [packed("attention.q", inputs), packed("attention.k", outputs - inputs, "key_positions")]
     return [packed("attention.qkv", outputs)]

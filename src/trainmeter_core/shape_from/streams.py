@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Sequence
 
 from trainmeter_core.model_shape import BESIDE, SAMPLES, TARGET, TOKENS, Stream
 
 from .config_facts import first_of, text_config
 from .roles import Entry, parts_of
+
+if TYPE_CHECKING:
+    from .looked import Look
 
 CROSS_ATTENTION = frozenset(
     ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn", "cross_attention", "multihead_attn")
@@ -62,6 +65,7 @@ class Layout(NamedTuple):
     beside: whether there is an encoder of pictures or sound beside the text.
     causal: of the main attention, None when not visible.  main_input: elements per sample that Hugging Face counts.
     gap: why the streams cannot be told apart; empty when they can.
+    look: where the streams are those that a call showed.
     """
 
     main: Stream = TOKENS
@@ -73,6 +77,7 @@ class Layout(NamedTuple):
     classes: bool = False
     beside: bool = False
     gap: str = ""
+    look: Look | None = None
 
 
 def layout_of(

@@ -30,6 +30,7 @@ if MYPY:
 
 _SITE = site("model call")
 _FIND = site("model search")
+_LOOK = site("first look")
 
 # A program that calls modules this often without one optimizer step is not training: stop noting.
 _PATIENCE = 20000
@@ -51,7 +52,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 class _Noted:
     """An outermost module and what it was called with before the model was known."""
 
-    __slots__ = ("autocast", "batches", "call", "module", "pending")
+    __slots__ = ("autocast", "batches", "call", "look", "module", "pending")
 
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
@@ -59,6 +60,7 @@ class _Noted:
         self.pending: list[Shape] = []
         self.batches: dict[Shape, int] = {}
         self.call: Any = None
+        self.look: Any = None
 
 
 class ModelTap:
@@ -75,6 +77,10 @@ class ModelTap:
         self.roots: list[Any] = []
         self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
+        self.look: Any = None
+        """What watches the call that is under way, in the first step."""
+        self.sizes: Any = None
+        """The sizes of the model's inputs, while its FLOPs are known for these alone."""
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
@@ -117,12 +123,48 @@ class ModelTap:
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
                     noted.pending.append(shape)
+                    self._look(noted, args, kwargs, shape)
                     if self.agent.counting and noted.call is None:
                         from ..counting import remembered
 
                         noted.call = remembered(args, kwargs, shape, _autocast_dtype(module))
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
+
+    def _look(self, noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> None:
+        """Look at a module's first training call, and at later ones for sizes that differ."""
+        from ..first_look import FirstLook, sizes_of
+
+        sizes = sizes_of(args, kwargs)
+        if noted.look is None or not noted.look.done:
+            noted.look = self.look = FirstLook(shape, sizes)
+        elif noted.look.sizes != sizes:
+            noted.look.sizes_vary = True
+
+    def see(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """A module returned inside of a call that is looked at."""
+        if _LOOK.on:
+            with _LOOK:
+                self.look.see(module, args, kwargs, result)
+
+    def returned(self, result: Any) -> None:
+        """The call that is looked at returned."""
+        if _LOOK.on:
+            with _LOOK:
+                self.look.returned(result)
+
+    def check_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Tell once that the model is given other sizes than its FLOPs are known for."""
+        with _SITE:
+            from ..first_look import sizes_of
+
+            if sizes_of(args, kwargs) == self.sizes:
+                return
+            self.sizes = None
+            event = self.agent.told["model"]
+            description = {**event["description"], "look": {**event["description"]["look"], "sizes_vary": True}}
+            self.agent.event("model", {"description": description, "gpus": event["gpus"]})
+            self.agent.publish().sizes_vary(description)
 
     def _call_after_first_step(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The first step ran in a graph and was met in this call, which is already one of the model's own."""
@@ -176,7 +218,7 @@ class ModelTap:
                 agent.batches[shape] = agent.batches.get(shape, 0) + calls
             self._tap(root)
             self.noted.clear()
-            self._describe(whole, best.autocast)
+            self._describe(whole, best.autocast, best.look if whole is root else None)
             if agent.counting and best.call is not None:
                 from ..counting import count_once
 
@@ -233,21 +275,34 @@ class ModelTap:
             self.tapped.append((kind, own))
             kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)
 
-    def _describe(self, root: Any, autocast: str) -> None:
+    def _watch_sizes(self, look: Any) -> None:
+        """From now on compare the sizes of each training call's inputs with those that were looked at."""
+        root = self.roots[0]()
+        self.sizes = look.sizes
+        for kind, _ in self.tapped:
+            if kind is type(root):
+                kind.__call__ = model_calls.watched_call(kind.__call__, id(root), self)
+
+    def _describe(self, root: Any, autocast: str, look: Any = None) -> None:
         from ..describe import describe
         from ..gpus import fp32_may_be_tf32, gpus_of
 
-        description = describe(root)
+        look = look if look is not None and look.done else None
+        description = describe(root, look)
         if autocast:
             description["autocast"] = autocast
         description["device"] = _device(root)
         description["tf32"] = fp32_may_be_tf32()
         self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
-        self.agent.publish().model_found(description)
+        publishing = self.agent.publish()
+        publishing.model_found(description)
+        if look is not None and not look.sizes_vary and publishing.depends_on_sizes():
+            self._watch_sizes(look)
 
     def undo(self) -> None:
         """Restore every class that was touched."""
         self.disarm()
+        self.sizes = None
         while self.tapped:
             kind, own = self.tapped.pop()
             if own is None:

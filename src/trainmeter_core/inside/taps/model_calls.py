@@ -29,19 +29,31 @@ def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
     A function without a closure: a graph compiled through it holds no guard that fails when it is gone.
     """
-    if compiling() or noting.agent.in_model or (get_ident() != noting.agent.clock.thread and not noting.any_thread):
+    if compiling():
         return module_call(self, *args, **kwargs)
     agent = noting.agent
+    if agent.in_model:
+        if noting.look is None:
+            return module_call(self, *args, **kwargs)
+        result = module_call(self, *args, **kwargs)
+        noting.see(self, args, kwargs, result)
+        return result
+    if get_ident() != agent.clock.thread and not noting.any_thread:
+        return module_call(self, *args, **kwargs)
     agent.in_model = True
     try:
         if _SITE.on:
             noting.note(self, args, kwargs)
-        return module_call(self, *args, **kwargs)
+        result = module_call(self, *args, **kwargs)
+        if noting.look is not None:
+            noting.returned(result)
+        return result
     except BaseException as error:
         unseen(error)
         raise
     finally:
         agent.in_model = False
+        noting.look = None
 
 
 noting: Any = None
@@ -83,6 +95,17 @@ def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agen
             agent.in_model = False
 
     return __call__ if own is None else functools.wraps(own)(__call__)
+
+
+def watched_call(call: Callable[..., Any], root: int, tap: Any) -> Callable[..., Any]:
+    """`call` for a model whose FLOPs depend on the sizes of its inputs; `tap` is told once when these change."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
+        if not compiling() and tap.sizes is not None and id(self) == root and self.training and grad_enabled():
+            tap.check_sizes(args, kwargs)
+        return call(self, *args, **kwargs)
+
+    return functools.wraps(call)(__call__)
 
 
 def ask_torch() -> bool:

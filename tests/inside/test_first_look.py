@@ -1,0 +1,442 @@
+"""A live model without a config: exact by what its first training call showed, equal to FlopCounterMode on that step."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402, N812 - after the skip; the field's name
+from torch import nn  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from trainmeter_core.flops import training_flops  # noqa: E402
+from trainmeter_core.model_shape import AttentionCore, Batch  # noqa: E402
+from trainmeter_core.readings import Absent  # noqa: E402
+from trainmeter_core.shape_from import shape_of  # noqa: E402
+
+B, T, D, HEADS, V = 2, 12, 16, 2, 30
+
+
+class Residual(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.downsample = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if stride > 1 else nn.Identity()
+
+    def forward(self, x):
+        y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        return F.relu(y + self.downsample(x))
+
+
+class ResNet(nn.Module):
+    """The layout of ResNet-18, in small."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.conv1, self.norm = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)
+        stages = [(1, 1, 1), (1, 1, 1), (1, 2, 2), (2, 2, 1), (2, 4, 2), (4, 4, 1), (4, 8, 2), (8, 8, 1)]
+        self.layers = nn.Sequential(*(Residual(width * i, width * o, stride) for i, o, stride in stages))
+        self.fc = nn.Linear(8 * width, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv1(x))), 3, 2, 1)
+        return self.fc(self.layers(x).mean((2, 3)))
+
+
+class UNet(nn.Module):
+    """One step down and one up again by a transposed convolution; its first convolution is registered last."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(8, 4, 2, 2)
+        self.out = nn.Conv2d(8, 2, 1)
+        self.down = nn.Conv2d(4, 8, 3, 2, 1)
+        self.stem = nn.Conv2d(3, 4, 3, 1, 1)
+
+    def forward(self, x):
+        whole = F.relu(self.stem(x))
+        return self.out(torch.cat([whole, self.up(F.relu(self.down(whole)))], 1))
+
+
+def audio():
+    layers = [nn.Conv1d(1, 8, 10, 5), nn.GELU(), nn.Conv1d(8, 8, 3, 2), nn.GELU()]
+    normed = nn.utils.parametrizations.weight_norm(nn.Conv1d(8, 6, 3, dilation=2, bias=False))
+    return nn.Sequential(*layers, normed, nn.ConvTranspose1d(6, 1, 4, 2), nn.Flatten(), nn.LazyLinear(3))
+
+
+def volume():
+    return nn.Sequential(
+        nn.Conv3d(1, 4, 3), nn.ReLU(), nn.Conv3d(4, 4, (1, 3, 3), padding=(0, 1, 1)), nn.Flatten(), nn.LazyLinear(2)
+    )
+
+
+class Attention(nn.Module):
+    """Heads cut out of one product, as fused attention or written out."""
+
+    def __init__(self, written_out=False, causal=False, mask=None, kv_heads=HEADS):
+        super().__init__()
+        self.to_q, self.to_kv = nn.Linear(D, D, bias=False), nn.Linear(D, 2 * kv_heads * (D // HEADS), bias=False)
+        self.proj, self.written_out, self.causal, self.mask = nn.Linear(D, D), written_out, causal, mask
+
+    def forward(self, x):
+        rows, length = x.shape[:2]
+        q = self.to_q(x).view(rows, length, HEADS, -1).transpose(1, 2)
+        k, v = (each.view(rows, length, HEADS, -1).transpose(1, 2) for each in self.to_kv(x).chunk(2, -1))
+        if self.written_out:
+            y = (q @ k.mT).softmax(-1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, self.mask, is_causal=self.causal)
+        return self.proj(y.transpose(1, 2).reshape(rows, length, D))
+
+
+class Mixed(nn.Module):
+    """Convolutions around attention over the feature map, and a classifier: a small diffusion net."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.attention, self.fc = nn.Conv2d(3, D, 4, 4), Attention(), nn.Linear(D, 5)
+
+    def forward(self, x):
+        x = self.stem(x).flatten(2).mT
+        return self.fc((x + self.attention(x)).mean(1))
+
+
+class Language(nn.Module):
+    """A decoder as a lecture writes it: no config, every name its own."""
+
+    def __init__(self, attention, vocabulary=V, tied_by_function=False):
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, D)
+        self.blocks = nn.ModuleList([attention, nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(), nn.Linear(4 * D, D))])
+        self.tied_by_function = tied_by_function
+        if not tied_by_function:
+            self.out = nn.Linear(D, vocabulary)
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        for block in self.blocks:
+            x = x + block(x)
+        return F.linear(x, self.table.weight) if self.tied_by_function else self.out(x)
+
+
+class Head(nn.Module):
+    """One head of the lecture's attention, with its mask as a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.key, self.query, self.value = (nn.Linear(D, D, bias=False) for _ in range(3))
+        self.register_buffer("tril", torch.tril(torch.ones(32, 32)))
+
+    def forward(self, x):
+        scores = (self.query(x) @ self.key(x).mT).masked_fill(self.tril[: x.shape[1], : x.shape[1]] == 0, float("-inf"))
+        return scores.softmax(-1) @ self.value(x)
+
+
+def image(*size):
+    return torch.randn(B, 3, *size)
+
+
+def tokens(length=T):
+    return torch.randint(0, V, (B, length))
+
+
+def train(model, *batches):
+    """One optimizer step for each batch."""
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    for batch in batches:
+        model(batch).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def seen(agent):
+    shape, _source = shape_of(agent.told["model"]["description"])
+    return shape
+
+
+def exact(agent, without_mask=False):
+    """FLOPs of the agent's own first batch."""
+    shape = seen(agent)
+    if without_mask:
+        parts = (replace(c, causal=False) if isinstance(c, AttentionCore) else c for c in shape.components)
+        shape = replace(shape, components=tuple(parts))
+    batch = shape.batch_seen(*next(iter(agent.total_batches)))
+    return batch if isinstance(batch, Absent) else training_flops("exact", shape, batch)
+
+
+def counted(model, batch):
+    """What torch's counter says of a step, with attention as plain matmuls."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        deepcopy(model)(batch).sum().backward()
+    return counter.get_total_flops()
+
+
+NETS = {
+    "ResNet": (ResNet, (3, 64, 64)),
+    "U-Net": (UNet, (3, 16, 24)),
+    "audio": (audio, (1, 200)),
+    "volume": (volume, (1, 6, 7, 8)),
+    "attention on a feature map": (Mixed, (3, 16, 16)),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_of_convolutions_counts_as_torch_counts_it(name, tapped):
+    make, size = NETS[name]
+    model, batch = make(), torch.randn(B, *size)
+    expected = counted(model, batch)
+    train(model, batch, batch)
+    assert exact(tapped) == expected
+
+
+def test_a_resnet_by_hand(tapped):
+    """18 layers of convolutions on halving maps; the first one's input needs no gradient, so it costs 4 instead of 6."""
+    train(ResNet(), image(64, 64))
+    stages = [(4, 4, 16), (4, 8, 8), (8, 16, 4), (16, 32, 2)]  # inputs, outputs, side of the map behind it
+    first = 4 * 3 * 4 * 49 * 32 * 32
+    convolutions = sum(
+        9 * side * side * (inputs * outputs + 3 * outputs * outputs) + (inputs * outputs * side * side) * (side < 16)
+        for inputs, outputs, side in stages
+    )
+    assert exact(tapped) == B * (first + 6 * (convolutions + 32 * 10))
+
+
+def test_frozen_layers_cost_what_autograd_needs(tapped):
+    model = ResNet()
+    for parameter in [*model.conv1.parameters(), *model.norm.parameters(), *model.layers[:3].parameters()]:
+        parameter.requires_grad_(False)
+    expected = counted(model, image(64, 64))
+    train(model, image(64, 64))
+    assert exact(tapped) == expected
+
+
+def test_a_grouped_convolution_is_its_own_weights(tapped):
+    """By hand: torch's counter takes the weight's gradient for an ungrouped one's."""
+    train(nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3, padding=1, groups=8)), image(5, 5))
+    assert exact(tapped) == B * 25 * (4 * 3 * 8 + 6 * 8 * 9)
+
+
+def test_images_of_another_size_leave_exact_out_from_then_on(tapped):
+    """The batches do not tell their sizes, so that no count is made up for a mixture of them."""
+    model = UNet()
+    train(model, image(16, 16), image(16, 16))
+    assert exact(tapped)
+    model.eval()
+    with torch.no_grad():
+        model(image(24, 24))
+    assert exact(tapped), "an evaluation trains nothing"
+    model.train()
+    train(model, image(24, 24))
+    assert "change their size" in str(exact(tapped))
+
+
+def test_sizes_that_differ_within_the_first_step_leave_it_out_too(tapped):
+    model = UNet()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for size in (16, 24):
+        model(image(size, size)).sum().backward()
+    optimizer.step()
+    assert "change their size" in str(exact(tapped))
+
+
+def test_a_model_of_tokens_is_not_watched(tapped):
+    model = Language(Attention(causal=True))
+    train(model, tokens(), tokens(8), tokens())
+    assert tapped.model.sizes is None
+    assert len(tapped.model.tapped) == 1
+    assert exact(tapped)
+
+
+def mask(kind):
+    ones = torch.ones(T, T, dtype=torch.bool)
+    return {
+        "lower triangle": ones.tril(),
+        "lower triangle, with padding": torch.stack([ones.tril(), ones.tril() & (torch.arange(T) < 7)])[:, None],
+        "added": torch.zeros(T, T).masked_fill(~ones.tril(), float("-inf")),
+        "nothing": ones,
+        "a band": ones.tril() & ones.triu(-3),
+    }[kind]
+
+
+CAUSAL = {
+    "flag": (lambda: Attention(causal=True), True),
+    "no mask": (Attention, False),
+    "lower triangle": (lambda: Attention(mask=mask("lower triangle")), True),
+    "lower triangle, with padding": (lambda: Attention(mask=mask("lower triangle, with padding")), True),
+    "lower triangle, added": (lambda: Attention(mask=mask("added")), True),
+    "a mask of nothing": (lambda: Attention(mask=mask("nothing")), False),
+    "a band": (lambda: Attention(mask=mask("a band")), None),
+    "a buffer": (Head, True),
+}
+
+
+@pytest.mark.parametrize("how", CAUSAL)
+def test_whether_attention_is_causal_is_read_off_what_ran(how, tapped):
+    make, causal = CAUSAL[how]
+    model, batch = Language(make()), tokens()
+    expected = counted(model, batch)
+    train(model, batch)
+    assert {core.causal for core in seen(tapped).cores} == {causal}
+    assert exact(tapped, without_mask=True) == expected
+    if causal is None:
+        assert "causal" in str(exact(tapped))
+    elif causal:
+        assert exact(tapped) < expected
+    else:
+        assert exact(tapped) == expected
+
+
+def test_reading_the_mask_unpacks_no_saved_tensor(tapped):
+    """Unpacking would move an offloaded tensor back, or run a checkpointed layer again."""
+    unpacked = []
+
+    class Model(Language):
+        def forward(self, ids):
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: x, unpacked.append):
+                return super().forward(ids)
+
+    model = Model(Attention(mask=mask("lower triangle")))
+    look = {}
+    tapped.model.returned = lambda result: look.update(products=type(tapped.model).returned(tapped.model, result))
+    model(tokens())
+    assert look
+    assert unpacked == []
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_model_is_not_run_again_and_counts_the_same(reentrant, tapped):
+    class Model(Language):
+        calls = 0
+
+        def forward(self, ids):
+            x = self.table(ids)
+            for block in self.blocks:
+                x = x + checkpoint(self.run, block, x, use_reentrant=reentrant)
+            return self.out(x)
+
+        def run(self, block, x):
+            Model.calls += 1
+            return block(x)
+
+    model, batch = Model(Attention(causal=True)), tokens()
+    plain = Language(Attention())
+    expected = counted(plain, batch)
+    train(model, batch)
+    assert Model.calls == 4  # twice forward, twice again
+    if reentrant:  # its graph is hidden, and so is whether the attention is causal
+        assert isinstance(exact(tapped), Absent)
+    else:
+        assert exact(tapped, without_mask=True) == expected
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("causal", [False, True])
+def test_torch_s_own_transformer(dropout, causal, tapped):
+    """Fused without dropout on the CPU, written out with it."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(V, D)
+            layer = nn.TransformerEncoderLayer(D, HEADS, 32, dropout=dropout, batch_first=True)
+            self.encoder, self.out = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(D, V)
+
+        def forward(self, ids):
+            hidden = nn.Transformer.generate_square_subsequent_mask(ids.shape[1]) if causal else None
+            return self.out(self.encoder(self.table(ids), mask=hidden))
+
+    model, batch = Model(), tokens()
+    expected = counted(model, batch)
+    train(model, batch)
+    assert {core.causal for core in seen(tapped).cores} == {causal}
+    assert exact(tapped, without_mask=True) == expected
+
+
+def test_an_encoder_and_a_masked_decoder(tapped):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(V, D), nn.Linear(D, V)
+            self.transformer = nn.Transformer(D, HEADS, 1, 2, 32, dropout=0.0, batch_first=True)
+
+        def forward(self, ids):
+            x = self.table(ids)
+            hidden = self.transformer.generate_square_subsequent_mask(5)
+            return self.out(self.transformer(x, x[:, :5], tgt_mask=hidden))
+
+    model, batch = Model(), tokens()
+    expected = counted(model, batch)
+    train(model, batch)
+    assert sorted((c.queries.padded(Batch(B, T)), c.keys.padded(Batch(B, T))) for c in seen(tapped).cores) == [
+        (5, 5),
+        (5, 12),
+        (12, 12),
+    ]
+    assert exact(tapped, without_mask=True) == expected
+
+
+def test_attention_that_no_name_and_no_kernel_tells_is_not_left_out_in_silence(tapped):
+    train(Language(Attention(written_out=True)), tokens())
+    assert "multiplied with each other" in str(exact(tapped))
+
+
+def test_a_head_that_is_only_a_function_is_not_left_out_in_silence(tapped):
+    train(Language(Attention(causal=True), tied_by_function=True), tokens())
+    assert "weights are multiplied" in str(exact(tapped))
+
+
+def test_a_classifier_of_a_sequence_runs_once_for_it(tapped):
+    class Classifier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.rnn, self.fc = nn.Embedding(V, D), nn.LSTM(D, D, batch_first=True), nn.Linear(D, 3)
+
+        def forward(self, ids):
+            return self.fc(self.rnn(self.table(ids))[0][:, -1])
+
+    train(Classifier(), tokens(), tokens(7))
+    assert exact(tapped) == 6 * B * (T * 4 * D * 2 * D + D * 3)
+
+
+def test_what_a_compiled_model_does_is_not_seen(tapped):
+    model = torch.compile(UNet(), backend="eager")
+    train(model, image(16, 16))
+    assert "compiled" in str(exact(tapped))
+
+
+def test_a_broken_look_costs_the_look_alone(tapped, lenient, monkeypatch):
+    from trainmeter_core.inside import first_look
+
+    monkeypatch.setattr(first_look.FirstLook, "see", lambda *_: 1 / 0)
+    model = UNet()
+    train(model, image(16, 16), image(16, 16))
+    assert tapped.steps == 2
+    assert isinstance(exact(tapped), Absent)
+
+
+def test_the_first_look_changes_neither_losses_nor_random_numbers(tapped):
+    def run():
+        torch.manual_seed(0)
+        model = nn.Sequential(UNet(), nn.Dropout(0.5))
+        optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
+        for _ in range(3):
+            loss = model(image(8, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, torch.get_rng_state()
+
+    watched = run()
+    tapped.uninstall()
+    bare = run()
+    assert watched[0] == bare[0]
+    assert torch.equal(watched[1], bare[1])

@@ -26,7 +26,7 @@ AXIS = "trainmeter/step"
 class _Live:
     """What is known of one live run."""
 
-    __slots__ = ("announced", "before", "closed", "key", "last", "reference", "rows", "since", "whole_process")
+    __slots__ = ("announced", "before", "closed", "key", "last", "part", "reference", "rows", "since")
 
     def __init__(self, key: str, reference: Callable[[], Any]) -> None:
         self.key = key
@@ -38,8 +38,9 @@ class _Live:
         self.before: Mapping[str, float] = {}
         """Sums that the run had when it was resumed."""
         self.since: Mapping[str, float] = {}
-        """Sums that this process had when the run began, where an earlier run had it before."""
-        self.whole_process = True
+        """Sums that this process had when the run began, where it is not the first of a process that trains."""
+        self.part: Any = None
+        """The part of the process's training that is the run's; None for all of it."""
 
 
 def _silencer(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
@@ -62,7 +63,6 @@ class Publisher:
         self._runs: dict[int, _Live] = {}
         self._lock = threading.Lock()
         self._number = 0
-        self._ended = 0
         self.silent = False
         """True in a forked child, whose runs are its parent's, and after the end of the process."""
         if hasattr(os, "register_at_fork"):
@@ -83,9 +83,10 @@ class Publisher:
         atexit.unregister(self.finish)
         atexit.register(self.finish)
         run.define_metric(GLOB, step_metric=AXIS)
-        if self._ended:
-            state.since = self.agent.counts()
-            state.whole_process = not state.since.get(AXIS)
+        if self._number > 1:
+            counts = self.agent.counts()
+            if counts.get(AXIS):
+                state.since, state.part = counts, self.agent.part()
         if getattr(run, "resumed", False):
             state.before = sums_in(run.summary)
 
@@ -102,7 +103,7 @@ class Publisher:
         try:
             row = None
             if isinstance(data, Mapping) and data and rows.takes(step):
-                row = self.agent.row(reader=state.key)
+                row = self._row(state)
             rows.logged(step, commit, row is not None)
         finally:
             self._lock.release()
@@ -125,11 +126,10 @@ class Publisher:
         if state is None or state.closed:
             return
         state.closed = True
-        self._ended += 1
-        row = self.agent.row(final=True, reader=state.key)
+        row = self._row(state, final=True)
         if row:
             self._remember(state, row)
-        passport = self.agent.passport() if state.whole_process else None
+        passport = self.agent.passport(state.part)
         if not state.last and passport is None:
             return
         if not state.announced:
@@ -153,6 +153,13 @@ class Publisher:
         """The first row of a run: say where it is."""
         state.announced = True
         self.agent.publishes_to(TRACKER, **place_of(run))
+
+    def _row(self, state: _Live, final: bool = False) -> dict[str, float] | None:
+        """The row that is due; one of before the run began is none of its own."""
+        row = self.agent.row(final=final, reader=state.key)
+        if row and state.since and row.get(AXIS, 0) <= state.since.get(AXIS, 0):
+            return None
+        return row
 
     @staticmethod
     def _remember(state: _Live, row: dict[str, float]) -> dict[str, float]:

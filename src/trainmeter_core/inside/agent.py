@@ -42,7 +42,7 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "counted", "tracker", "budget")
+_REMEMBERED = ("process", "model", "counted", "budget")
 
 
 class InGraph:
@@ -60,6 +60,7 @@ class Agent:
         self.undo: list[tuple[str, Undo]] = []
         self.model: ModelTap | None = None
         self.in_graph = InGraph()
+        self.publishing: Publishing | None = None
         self.start_anew()
 
     def start_anew(self) -> None:
@@ -88,6 +89,8 @@ class Agent:
         self.backward_since = False
         self.backward_s = 0.0
         self.in_optimizer = 0
+        self._thread_open = True
+        """Whether the next optimizer step tells which thread trains."""
         self._backward_s_at_enter = 0.0
         self.optimizer_in_step: int | None = None
         self.optimizer_events = 0
@@ -100,7 +103,8 @@ class Agent:
         self.samples = 0
         self.last_end = self.identity.process_start
         self.total_batches: dict[Shape, int] = {}
-        self.publishing: Publishing | None = None
+        if self.publishing is not None:
+            self.publishing.start_anew()
         self.finished = False
         self._leave_mark()
 
@@ -166,6 +170,13 @@ class Agent:
         elif self.model is not None and self.model.armed:
             self.model.backward_ran()
 
+    def look_again(self) -> None:
+        """Another training may begin, of another model, on another thread: the next optimizer step tells."""
+        self._thread_open = True
+        self.counter.start_anew()
+        if self.model is not None:
+            self.model.look_again()
+
     # --- the optimizer step -------------------------------------------------------------------------------------
 
     def optimizer_enters(self, optimizer: Any) -> None:
@@ -179,7 +190,8 @@ class Agent:
             self._backward_s_at_enter = self.backward_s
             self.optimizer_in_step = id(optimizer)
             clock = self.clock
-            if not self.steps:
+            if self._thread_open or not self.steps:
+                self._thread_open = False
                 clock.thread = get_ident()
             if clock.base != span_clock.STEP:
                 clock.set_base(span_clock.STEP)
@@ -195,11 +207,14 @@ class Agent:
         self.optimizer_events += 1
         key = id(optimizer)
         numel = self._numel.get(key)
+        met = numel is None
         if numel is None:
             numel = self._meet(optimizer)
         verdict = self.counter.stepped(key, numel, self.backward_since)
         self.backward_since = False
         if verdict == NEW_STEP:
+            if met and self.model is not None:
+                self.model.leader_changed(optimizer)
             self.step_ends(monotonic(), 0, optimizer)
         elif self.model is not None and self.counter.leads(key):
             self.model.leader_changed(optimizer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from _thread import get_ident
-from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from ..flops import HEADLINE
 from ..meter import Budget, Meter, Totals, Window, parse_budget
@@ -17,6 +17,7 @@ from ..shape_from import shape_of
 from . import span_clock
 from .board import Board, log_records, readings_of
 from .guard import site
+from .part import Part, by_kind
 from .peers import Peers
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if MYPY:
 
 ROW_INTERVAL_S = 1.0
 _LOSSES_INTERVAL_S = 5.0
-_MOST_TAGS = 200
 
 
 class _LogCall:
@@ -60,10 +60,18 @@ class Publishing:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._plugins: dict[str, Any] = {}
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything but the adapters: a new process, or the child of a fork."""
+        agent = self._agent
         self._options: dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
         self._budget: Budget | None = parse_budget(self._options)
         self._meter: Meter | None = None
-        self._plugins: dict[str, Any] = {}
+        self._earlier: dict[Shape, int] = {}
+        """Micro-batches of earlier models."""
+        self._earlier_flops: int | Absent = 0
         self._board = Board(agent.spool)
         self._peers = Peers(agent.spool)
         self._last_row = 0.0
@@ -74,12 +82,12 @@ class Publishing:
         self._rate_s = 0.0
         self._batches: dict[Shape, int] = {}
         self._seconds = [0.0] * len(TIME_KINDS)
-        self.losses: dict[str, list[Any]] = {}
+        self._whole = Part(agent, whole_process=True)
+        self._parts: list[Callable[[], Part | None]] = []
+        """The later parts that somebody still holds."""
         self._losses_written = 0.0
         self._losses_changed = False
         self._published: dict[str, dict[str, str]] = {}
-        self._startup: dict[str, Any] | None = None
-        self._steady = _Steady(agent)
         self._emitted: Emitted | None = None
         self._each_row: list[Callable[[], None]] = []
         self._each_row_at = 0.0
@@ -96,7 +104,10 @@ class Publishing:
     # --- what the agent tells -----------------------------------------------------------------------------------
 
     def model_found(self, description: dict[str, Any]) -> None:
-        """The model is known: so are its FLOPs."""
+        """The model is known: so are its FLOPs. What an earlier one has spent stays as it is."""
+        if self._meter is not None:
+            self._earlier_flops = self._flops()
+            self._earlier = dict(self._agent.total_batches)
         found = shape_of(description)
         shape = found if isinstance(found, Absent) else found[0]
         peak = self._options.get("peak_tflops")
@@ -124,11 +135,12 @@ class Publishing:
     def step_ended(self, seconds: list[float], wall_s: float, startup: bool, batches: dict[Shape, int]) -> None:
         """Add a step to the window; what came before the end of the first step is startup."""
         mine = self._seconds
-        if startup:
-            mine[span_clock.STARTUP] += sum(seconds)
-            self._startup = _steps_event(self._agent, wall_s, {"startup": wall_s}, batches, 1)
+        if startup or self._whole.startup is not None:
+            self._whole.step(self._agent.last_end + wall_s, wall_s, seconds, batches)
+        begun = self._step_of_parts(wall_s, seconds, batches) if self._parts else None
+        if startup or begun is not None:
+            mine[span_clock.STARTUP] += sum(seconds) if begun is None else begun
             return
-        self._steady.add(wall_s, seconds, batches)
         self._steps += 1
         self._rate_s += wall_s
         for kind, spent in enumerate(seconds):
@@ -137,6 +149,19 @@ class Publishing:
             self._batches[shape] = self._batches.get(shape, 0) + calls
         if self._each_row:
             self._call_each_row()
+
+    def _step_of_parts(self, wall_s: float, seconds: list[float], batches: dict[Shape, int]) -> float | None:
+        """Add a step to the later parts; where it is the first of one, give the seconds since that began."""
+        begun: float | None = None
+        self._parts = [part for part in self._parts if part() is not None]
+        for each in self._parts:
+            part = each()
+            if part is not None:
+                first = part.startup is None
+                part.step(self._agent.last_end + wall_s, wall_s, seconds, batches)
+                if first and part.startup is not None:
+                    begun = part.startup["wall_s"]
+        return begun
 
     def _call_each_row(self) -> None:
         now = monotonic()
@@ -184,6 +209,8 @@ class Publishing:
         """Announce where the run can be looked at."""
         if self._published.get(tracker) != where:
             self._published[tracker] = dict(where)
+            for part in self._open_parts():
+                part.published(tracker, dict(where))
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
     def blocked(self, call: str, seconds: float, advice: str) -> None:
@@ -193,26 +220,11 @@ class Publishing:
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 
-        Where no optimizer is seen, the user's own step stands. A loss that is not finite is kept as None, and is never
-        the best.
+        Where no optimizer is seen, the user's own step stands.
         """
-        now = self._agent.steps or max(0, step or 0)
-        for tag, value in scalars.items():
-            if "loss" not in tag.lower() or tag.startswith(PREFIX):
-                continue
-            kept = self.losses.get(tag)
-            finite = isfinite(value)
-            logged = (value if finite else None, now)
-            if kept is None:
-                if len(self.losses) >= _MOST_TAGS:
-                    continue
-                self.losses[tag] = [1, logged, logged, logged]
-            else:
-                kept[0] += 1
-                kept[2] = logged
-                if finite and (kept[3][0] is None or value < kept[3][0]):
-                    kept[3] = logged
-            self._losses_changed = True
+        for part in self._open_parts():
+            if part.observe(scalars, step):
+                self._losses_changed = True
         self._write_losses(force=False)
 
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
@@ -243,7 +255,7 @@ class Publishing:
 
     def _make_row(self) -> dict[str, float]:
         """The row of the window, which ends here; another thread than the training one may ask for it."""
-        seconds = _by_kind(self._agent, self._seconds)
+        seconds = by_kind(self._agent, self._seconds)
         window = Window(self._steps, self._rate_s, self._batches, seconds)
         self._steps, self._rate_s, self._batches = 0, 0.0, {}
         self._seconds = [0.0] * len(TIME_KINDS)
@@ -260,29 +272,49 @@ class Publishing:
         if board.get("peak_tflops"):
             meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, dict(agent.total_batches), age)
+        totals = Totals(
+            agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops
+        )  # fmt: skip
         return meter.row(window, totals, self._peers.scale(agent))
 
-    def passport(self) -> dict[str, Any] | None:
-        """The passport of the run so far, from this process's own memory; None before the first step."""
-        if self._startup is None:
+    def _own_batches(self) -> dict[Shape, int]:
+        """Micro-batches of the model that is trained now."""
+        before = self._earlier
+        batches = {shape: calls - before.get(shape, 0) for shape, calls in self._agent.total_batches.items()}
+        return {shape: calls for shape, calls in batches.items() if calls} if before else batches
+
+    def _flops(self) -> int | Absent:
+        """The FLOPs that this rank has spent so far, on all its models, under the headline convention."""
+        meter, earlier = self._meter, self._earlier_flops
+        if meter is None or isinstance(earlier, Absent):
+            return earlier
+        own = meter.flops(meter.headline, self._own_batches())
+        return own if isinstance(own, Absent) else own + earlier
+
+    def part(self) -> Part:
+        """Begin a part of the process's training."""
+        self._agent.look_again()
+        part = Part(self._agent)
+        self._parts = [*self._parts, ref(part)]
+        return part
+
+    def passport(self, part: Any = None) -> dict[str, Any] | None:
+        """The passport so far, from this process's own memory; None before the first step."""
+        told = (part or self._whole).events(log_records(self._board.content()))
+        if not told:
             return None
         from .own_record import passport_so_far
 
-        events = [*self._agent.told.values(), self._startup]
-        events += log_records(self._board.content())
-        events.append(self._steady.event())
-        if self.losses:
-            events.append({"type": "losses", "rank": self._agent.identity.rank, "pid": self._agent.pid, **self._tags()})
-        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
+        started = None if part is None else part.started
+        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), [*self._agent.told.values(), *told], started)
 
-    def _tags(self) -> dict[str, Any]:
-        return {
-            "tags": {
-                tag: {"count": count, "first": list(first), "last": list(last), "best": list(best)}
-                for tag, (count, first, last, best) in self.losses.items()
-            }
-        }
+    @property
+    def losses(self) -> dict[str, list[Any]]:
+        """The losses that the process logged: count, first, last and best by tag."""
+        return self._whole.losses
+
+    def _open_parts(self) -> list[Part]:
+        return [self._whole, *(part for part in (each() for each in self._parts) if part is not None)]
 
     def _write_losses(self, force: bool) -> None:
         now = monotonic()
@@ -290,66 +322,4 @@ class Publishing:
             return
         self._losses_written = now
         self._losses_changed = False
-        self._agent.event("losses", self._tags())
-
-
-class _Steady:
-    """Sums over every step after the first."""
-
-    __slots__ = ("_agent", "batches", "longest", "seconds", "shortest", "wall_s")
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.wall_s = 0.0
-        self.shortest = float("inf")
-        self.longest = 0.0
-        self.seconds = [0.0] * len(TIME_KINDS)
-        self.batches: dict[Shape, int] = {}
-
-    def add(self, wall_s: float, seconds: list[float], batches: dict[Shape, int]) -> None:
-        self.wall_s += wall_s
-        self.shortest = min(self.shortest, wall_s)
-        self.longest = max(self.longest, wall_s)
-        for kind, spent in enumerate(seconds):
-            self.seconds[kind] += spent
-        for shape, calls in batches.items():
-            self.batches[shape] = self.batches.get(shape, 0) + calls
-
-    def event(self) -> dict[str, Any]:
-        steps = self._agent.steps - 1
-        seconds = _by_kind(self._agent, self.seconds, None)
-        event = _steps_event(self._agent, self.wall_s, seconds, self.batches, steps)
-        event["step_time_s"] = [self.shortest, self.longest] if self.longest else None
-        return event
-
-
-def _by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, Any]:
-    """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
-    table: dict[str, Any] = dict(zip(TIME_KINDS, seconds))
-    if not agent.loader_flag:
-        del table["data_wait"]
-        if unseen is None:
-            table["data_wait"] = None
-    return table
-
-
-def _steps_event(
-    agent: Agent, wall_s: float, seconds: dict[str, Any], batches: dict[Shape, int], steps: int
-) -> dict[str, Any]:
-    """A `steps` record as the run log has it, summed by this process itself."""
-    return {
-        "type": "steps",
-        "rank": agent.identity.rank,
-        "pid": agent.pid,
-        "first": 1 if "startup" in seconds and steps == 1 else 2,
-        "last": agent.steps,
-        "n": steps,
-        "skipped": agent.skipped if steps > 1 else 0,
-        "tokens": sum(b * t * calls for (b, t, _), calls in batches.items()),
-        "samples": sum(b * calls for (b, _, _), calls in batches.items()),
-        "micro_batches": sum(batches.values()),
-        "wall_s": wall_s,
-        "time": seconds,
-        "batches": [[*shape, calls] for shape, calls in batches.items()],
-        "startup": seconds.keys() == {"startup"},
-    }
+        self._agent.event("losses", self._whole.tags())

@@ -26,7 +26,7 @@ AXIS = "trainmeter/step"
 class _Live:
     """What is known of one live run."""
 
-    __slots__ = ("announced", "before", "closed", "key", "last", "part", "reference", "rows", "since")
+    __slots__ = ("announced", "before", "closed", "inherited", "key", "last", "part", "reference", "rows", "since")
 
     def __init__(self, key: str, reference: Callable[[], Any]) -> None:
         self.key = key
@@ -34,6 +34,8 @@ class _Live:
         self.rows = Rows()
         self.announced = False
         self.closed = False
+        self.inherited = False
+        """True in a forked child, of a run of its parent's."""
         self.last: dict[str, float] = {}
         self.before: Mapping[str, float] = {}
         """Sums that the run had when it was resumed."""
@@ -43,15 +45,15 @@ class _Live:
         """The part of the process's training that is the run's; None for all of it."""
 
 
-def _silencer(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
+def _in_child(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
     """What a forked child runs: it holds no publisher alive, since it can never be taken out again."""
 
-    def silence() -> None:
+    def forked() -> None:
         found = publisher()
         if found is not None:
-            found.silent = True
+            found.forked()
 
-    return silence
+    return forked
 
 
 class Publisher:
@@ -64,9 +66,16 @@ class Publisher:
         self._lock = threading.Lock()
         self._number = 0
         self.silent = False
-        """True in a forked child, whose runs are its parent's, and after the end of the process."""
+        """True after the end of the process."""
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_silencer(ref(self)))
+            os.register_at_fork(after_in_child=_in_child(ref(self)))
+
+    def forked(self) -> None:
+        """In a forked child: runs that it inherited are its parent's; one that it begins itself is its own."""
+        self._lock = threading.Lock()
+        self._number = 0
+        for state in list(self._runs.values()):
+            state.closed = state.inherited = True
 
     # --- what the tap tells -------------------------------------------------------------------------------------
 
@@ -114,8 +123,11 @@ class Publisher:
         ours = self._remember(state, row)
         return {**ours, **data}
 
-    def logged(self, data: Any) -> None:
+    def logged(self, run: Any, data: Any) -> None:
         """The user's call is over: look at their numbers, which the client has read by now."""
+        state = self._runs.get(id(run))
+        if state is None or state.inherited:
+            return
         numbers = scalars(data)
         if numbers:
             self.agent.observe(numbers, None)

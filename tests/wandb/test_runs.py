@@ -110,7 +110,7 @@ def test_a_resumed_run_goes_on_from_its_sums(program, backend):
 
 
 def test_threads_and_forked_children_log_as_they_would_without_us(program, backend):
-    """Logging from many threads keeps every value; a forked child is left alone."""
+    """Logging from many threads keeps every value; what a forked child logs to its parent's run stays as it is."""
     done = program(
         """
         import threading
@@ -124,9 +124,10 @@ def test_threads_and_forked_children_log_as_they_would_without_us(program, backe
         [thread.join() for thread in threads]
         pid = os.fork()
         if not pid:
-            before = agent.logging_calls
-            assert plugin._publishers[id(agent)].silent
-            os._exit(0)
+            agent.step()
+            run.log({"child": 1})
+            plugin.finish(agent)
+            os._exit(len(agent.places) != 1 or any("child" in each for each in agent.observed))
         assert os.waitpid(pid, 0)[1] == 0
         run.finish()
         """,
@@ -136,7 +137,10 @@ def test_threads_and_forked_children_log_as_they_would_without_us(program, backe
     run = backend.only_run()
     logged = {name: [row[name] for row in run.history if name in row] for name in "abc"}
     assert logged == {name: list(range(20)) for name in "abc"}
-    assert [row["_step"] for row in run.history] == list(range(61))
+    assert [row["_step"] for row in run.history] == list(range(62))
+    (from_child,) = [row for row in run.history if "child" in row]
+    assert not any(name.startswith("trainmeter/") for name in from_child)
+    assert sum("trainmeter/passport" in row for row in run.history) == 1
     assert not backend.unknown_ops
 
 

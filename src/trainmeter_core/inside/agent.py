@@ -388,3 +388,4 @@ def _after_fork() -> None:
     if _agent is not None:
         with site("fork"):
             _agent.start_anew()
+            _agent.look_again()

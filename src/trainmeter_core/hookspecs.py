@@ -83,8 +83,17 @@ class AgentFace(Protocol):
         For a tracker whose own calls cannot be tapped; `work` asks for the `row` itself.
         """
 
-    def passport(self) -> dict[str, Any] | None:
-        """The passport of the run so far, as the JSON object that docs/passport.md describes."""
+    def part(self) -> Any:
+        """Begin a part of the process's training, for a tracker's run that is not its process's first.
+
+        It is followed as long as it is held.
+        """
+
+    def passport(self, part: Any = None) -> dict[str, Any] | None:
+        """The passport so far, as the JSON object that docs/passport.md describes; None before the first step.
+
+        Of the whole process, or of the steps since a part began.
+        """
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         """Tell, for `tm` and the run log, where the run can be looked at (log directory, run id, URL).

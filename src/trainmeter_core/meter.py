@@ -44,6 +44,8 @@ class Totals(NamedTuple):
     """Micro-batches of one rank by shape."""
     elapsed_s: float = 0.0
     """Wall seconds since the start."""
+    flops_before: int | Absent = 0
+    """What one rank's earlier models have spent, of whose batches none is in ``batches``."""
 
 
 class Budget(NamedTuple):
@@ -132,9 +134,10 @@ class Meter:
             row["tokens"] = _scaled(totals.tokens, scale)
         if totals.skipped:
             row["steps_skipped"] = totals.skipped
-        spent = self.flops(self.headline, totals.batches) if totals.batches else Absent("no batch was seen")
-        if not isinstance(spent, Absent):
-            row["flops"] = _scaled(spent, scale)
+        none: int | Absent = 0 if totals.flops_before else Absent("no batch was seen")
+        spent = self.flops(self.headline, totals.batches) if totals.batches else none
+        if not isinstance(spent, Absent) and not isinstance(totals.flops_before, Absent):
+            row["flops"] = _scaled(spent + totals.flops_before, scale)
         row.update(self._speed(window, scale))
         row.update(self._budget(row, totals))
         row.update(time_shares(window.seconds))

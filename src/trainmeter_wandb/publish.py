@@ -26,7 +26,7 @@ AXIS = "trainmeter/step"
 class _Live:
     """What is known of one live run."""
 
-    __slots__ = ("announced", "before", "closed", "key", "last", "reference", "rows", "since", "whole_process")
+    __slots__ = ("announced", "before", "closed", "inherited", "key", "last", "part", "reference", "rows", "since")
 
     def __init__(self, key: str, reference: Callable[[], Any]) -> None:
         self.key = key
@@ -34,23 +34,26 @@ class _Live:
         self.rows = Rows()
         self.announced = False
         self.closed = False
+        self.inherited = False
+        """True in a forked child, of a run of its parent's."""
         self.last: dict[str, float] = {}
         self.before: Mapping[str, float] = {}
         """Sums that the run had when it was resumed."""
         self.since: Mapping[str, float] = {}
-        """Sums that this process had when the run began, where an earlier run had it before."""
-        self.whole_process = True
+        """Sums that this process had when the run began, where it is not the first of a process that trains."""
+        self.part: Any = None
+        """The part of the process's training that is the run's; None for all of it."""
 
 
-def _silencer(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
+def _in_child(publisher: Callable[[], Publisher | None]) -> Callable[[], None]:
     """What a forked child runs: it holds no publisher alive, since it can never be taken out again."""
 
-    def silence() -> None:
+    def forked() -> None:
         found = publisher()
         if found is not None:
-            found.silent = True
+            found.forked()
 
-    return silence
+    return forked
 
 
 class Publisher:
@@ -62,11 +65,17 @@ class Publisher:
         self._runs: dict[int, _Live] = {}
         self._lock = threading.Lock()
         self._number = 0
-        self._ended = 0
         self.silent = False
-        """True in a forked child, whose runs are its parent's, and after the end of the process."""
+        """True after the end of the process."""
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_silencer(ref(self)))
+            os.register_at_fork(after_in_child=_in_child(ref(self)))
+
+    def forked(self) -> None:
+        """In a forked child: runs that it inherited are its parent's; one that it begins itself is its own."""
+        self._lock = threading.Lock()
+        self._number = 0
+        for state in list(self._runs.values()):
+            state.closed = state.inherited = True
 
     # --- what the tap tells -------------------------------------------------------------------------------------
 
@@ -83,9 +92,10 @@ class Publisher:
         atexit.unregister(self.finish)
         atexit.register(self.finish)
         run.define_metric(GLOB, step_metric=AXIS)
-        if self._ended:
-            state.since = self.agent.counts()
-            state.whole_process = not state.since.get(AXIS)
+        if self._number > 1:
+            counts = self.agent.counts()
+            if counts.get(AXIS):
+                state.since, state.part = counts, self.agent.part()
         if getattr(run, "resumed", False):
             state.before = sums_in(run.summary)
 
@@ -102,7 +112,7 @@ class Publisher:
         try:
             row = None
             if isinstance(data, Mapping) and data and rows.takes(step):
-                row = self.agent.row(reader=state.key)
+                row = self._row(state)
             rows.logged(step, commit, row is not None)
         finally:
             self._lock.release()
@@ -113,8 +123,11 @@ class Publisher:
         ours = self._remember(state, row)
         return {**ours, **data}
 
-    def logged(self, data: Any) -> None:
+    def logged(self, run: Any, data: Any) -> None:
         """The user's call is over: look at their numbers, which the client has read by now."""
+        state = self._runs.get(id(run))
+        if state is None or state.inherited:
+            return
         numbers = scalars(data)
         if numbers:
             self.agent.observe(numbers, None)
@@ -125,15 +138,16 @@ class Publisher:
         if state is None or state.closed:
             return
         state.closed = True
-        self._ended += 1
-        row = self.agent.row(final=True, reader=state.key)
+        row = self._row(state, final=True)
         if row:
             self._remember(state, row)
-        passport = self.agent.passport() if state.whole_process else None
+        passport = self.agent.passport(state.part)
         if not state.last and passport is None:
             return
         if not state.announced:
+            # The run is a place that its own passport names.
             self._announce(run, state)
+            passport = self.agent.passport(state.part)
         closing.close(run, self.log_untapped, state.last, passport)
 
     def finish(self) -> None:
@@ -153,6 +167,13 @@ class Publisher:
         """The first row of a run: say where it is."""
         state.announced = True
         self.agent.publishes_to(TRACKER, **place_of(run))
+
+    def _row(self, state: _Live, final: bool = False) -> dict[str, float] | None:
+        """The row that is due; one of before the run began is none of its own."""
+        row = self.agent.row(final=final, reader=state.key)
+        if row and state.since and row.get(AXIS, 0) <= state.since.get(AXIS, 0):
+            return None
+        return row
 
     @staticmethod
     def _remember(state: _Live, row: dict[str, float]) -> dict[str, float]:

@@ -95,7 +95,7 @@ def _log(
             result = original(self, published, step, commit, *args, **kwargs)
         if getattr(place, "on", True):
             with place:
-                publisher.logged(data)
+                publisher.logged(self, data)
         return result
 
     return log

@@ -169,7 +169,7 @@ def exact(agent, without_mask=False):
     if without_mask:
         parts = (replace(c, causal=False) if isinstance(c, AttentionCore) else c for c in shape.components)
         shape = replace(shape, components=tuple(parts))
-    batch = shape.batch_seen(*next(iter(agent.total_batches)))
+    batch = shape.batch_seen(*next(iter(agent.used.total())))
     return batch if isinstance(batch, Absent) else training_flops("exact", shape, batch)
 
 

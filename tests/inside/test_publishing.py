@@ -12,7 +12,7 @@ from torch import nn
 
 from trainmeter_core import emit
 from trainmeter_core.inside import agent as agent_module
-from trainmeter_core.inside import emitted, publishing
+from trainmeter_core.inside import emitted, part, publishing
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.inside.emitted import record
 from trainmeter_core.inside.peers import Peers
@@ -118,7 +118,7 @@ def test_a_program_with_endless_names_is_bounded(agent):
     publish = agent.publish()
     for number in range(1000):
         publish.observe({f"loss/{number}": 1.0}, number)
-    assert len(publish.losses) == publishing._MOST_TAGS
+    assert len(publish.losses) == part._MOST_TAGS
 
 
 def test_a_place_is_announced_once(agent, written):

@@ -70,8 +70,12 @@ class Agent:
             "trainmeter/samples": self.steps * 8,
         }
 
-    def passport(self):
-        if not self.steps:
+    def part(self):
+        return self.steps
+
+    def passport(self, part=0):
+        steps = self.steps - (part or 0)
+        if not steps:
             return None
         record = RunRecord()
         record.identity.run_id, record.identity.script = "pi31415", self.script
@@ -80,12 +84,12 @@ class Agent:
         record.hardware.gpus = []
         record.options.peak_tflops, record.options.peak_source = 0.5, "user"
         record.add_steps(0, StepBlock(n=1, tokens=512, samples=8, micro_batches=1, wall_s=3.0, startup=True))
-        batches = [(8, 64, 0, self.steps)]
+        batches = [(8, 64, 0, steps)]
         record.add_steps(
             0,
             StepBlock(
-                n=self.steps, tokens=512 * self.steps, samples=8 * self.steps, micro_batches=self.steps,
-                wall_s=0.5 * self.steps, time_s={"step": 0.4 * self.steps}, batches=batches,
+                n=steps, tokens=512 * steps, samples=8 * steps, micro_batches=steps,
+                wall_s=0.5 * steps, time_s={"step": 0.4 * steps}, batches=batches,
             ),
         )  # fmt: skip
         return json.loads(json.dumps(build(record)))

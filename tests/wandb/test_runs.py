@@ -32,7 +32,7 @@ def test_live_runs_side_by_side_each_get_the_series(program, backend):
 
 
 def test_runs_of_a_sweep_in_one_process_each_count_from_their_own_start(program, backend):
-    """Without a passport: what this process did before a run began is no part of it."""
+    """Charts, panels, passport, config and summary: what the process did before a run began is no part of it."""
     program(
         """
         for trial in range(3):
@@ -46,9 +46,51 @@ def test_runs_of_a_sweep_in_one_process_each_count_from_their_own_start(program,
     for trial in range(3):
         run = by_name(backend, f"trial{trial}")
         assert [row["trainmeter/step"] for row in run.history] == [1, 2, 2], trial
-        assert ("trainmeter/passport" in run.history[-1]) == (trial == 0)
+        assert sum("trainmeter/passport" in row for row in run.history) == 1
         assert "trainmeter/where_the_time_goes_table" in run.history[-1]
+        assert run.summary["trainmeter/step"] == 2
+        assert run.user_config()["trainmeter"]["family"] == "gpt2"
+    assert len([e for e in backend.artifacts.values() if e["given"]["artifactTypeName"] == "trainmeter-passport"]) == 3
     assert not backend.unknown_ops
+
+
+def test_a_run_that_begins_while_another_is_live_counts_from_its_own_start(program, backend):
+    program(
+        """
+        first = wandb.init(project="p", id="first", reinit="create_new")
+        for step in range(3):
+            agent.step()
+            first.log({"a": step})
+        second = wandb.init(project="p", id="second", reinit="create_new")
+        second.log({"b": -1})
+        for step in range(2):
+            agent.step()
+            first.log({"a": step})
+            second.log({"b": step})
+        """,
+        env=backend.environment(),
+    )
+    first, second = by_name(backend, "first"), by_name(backend, "second")
+    assert first.summary["trainmeter/step"] == 5
+    assert [row.get("trainmeter/step") for row in second.history] == [None, 1, 2, 2]
+    assert second.summary["trainmeter/tokens"] == 2 * 524289
+    assert not backend.unknown_ops
+
+
+def test_a_later_run_that_never_trains_gets_nothing_of_the_one_before(program, backend):
+    program(
+        """
+        with wandb.init(project="p", id="first") as run:
+            agent.step()
+            run.log({"a": 1})
+        with wandb.init(project="p", id="second") as run:
+            run.log({"a": 1})
+        """,
+        env=backend.environment(),
+    )
+    second = by_name(backend, "second")
+    assert not any(name.startswith("trainmeter") for row in second.history for name in row)
+    assert "trainmeter" not in second.user_config()
 
 
 def test_a_resumed_run_goes_on_from_its_sums(program, backend):
@@ -68,7 +110,7 @@ def test_a_resumed_run_goes_on_from_its_sums(program, backend):
 
 
 def test_threads_and_forked_children_log_as_they_would_without_us(program, backend):
-    """Logging from many threads keeps every value; a forked child is left alone."""
+    """Logging from many threads keeps every value; what a forked child logs to its parent's run stays as it is."""
     done = program(
         """
         import threading
@@ -82,9 +124,10 @@ def test_threads_and_forked_children_log_as_they_would_without_us(program, backe
         [thread.join() for thread in threads]
         pid = os.fork()
         if not pid:
-            before = agent.logging_calls
-            assert plugin._publishers[id(agent)].silent
-            os._exit(0)
+            agent.step()
+            run.log({"child": 1})
+            plugin.finish(agent)
+            os._exit(len(agent.places) != 1 or any("child" in each for each in agent.observed))
         assert os.waitpid(pid, 0)[1] == 0
         run.finish()
         """,
@@ -94,7 +137,10 @@ def test_threads_and_forked_children_log_as_they_would_without_us(program, backe
     run = backend.only_run()
     logged = {name: [row[name] for row in run.history if name in row] for name in "abc"}
     assert logged == {name: list(range(20)) for name in "abc"}
-    assert [row["_step"] for row in run.history] == list(range(61))
+    assert [row["_step"] for row in run.history] == list(range(62))
+    (from_child,) = [row for row in run.history if "child" in row]
+    assert not any(name.startswith("trainmeter/") for name in from_child)
+    assert sum("trainmeter/passport" in row for row in run.history) == 1
     assert not backend.unknown_ops
 
 

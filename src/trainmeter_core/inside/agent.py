@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ..hookspecs import Undo
     from .batch_shape import Shape
+    from .part import Part
     from .publishing import Publishing
     from .taps.model import ModelTap
 
@@ -43,8 +44,7 @@ _STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
-_REMEMBERED = ("process", "model", "counted", "tracker", "budget")
-_MOST_REMEMBERED = 256
+_REMEMBERED = ("process", "model", "counted", "budget")
 
 
 class InGraph:
@@ -62,9 +62,10 @@ class Agent:
         self.undo: list[tuple[str, Undo]] = []
         self.model: ModelTap | None = None
         self.in_graph = InGraph()
+        self.publishing: Publishing | None = None
         self.start_anew()
 
-    def start_anew(self) -> None:
+    def start_anew(self) -> None:  # noqa: PLR0915 - the state, one attribute a statement
         """Forget everything but the taps: a new process, or the child of a fork."""
         self.pid = os.getpid()
         self.identity = identity_of_process()
@@ -90,6 +91,8 @@ class Agent:
         self.backward_since = False
         self.backward_s = 0.0
         self.in_optimizer = 0
+        self._thread_open = True
+        """Whether the next optimizer step tells which thread trains."""
         self._backward_s_at_enter = 0.0
         self.optimizer_in_step: int | None = None
         self.optimizer_events = 0
@@ -109,9 +112,12 @@ class Agent:
         self.shortest = float("inf")
         self.longest = 0.0
         """Seconds of the shortest and the longest step after the first."""
-        self.publishing: Publishing | None = None
+        self.parts: list[Callable[[], Part | None]] = []
+        """The parts of the training, other than all of it, that somebody still holds."""
         self.each_row: list[Callable[[], None]] = []
         """What adapters want called after a step, at most once a second."""
+        if self.publishing is not None:
+            self.publishing.start_anew()
         self.finished = False
         self._leave_mark()
 
@@ -157,10 +163,7 @@ class Agent:
             self.side = SideFile(os.path.join(self.spool, self._file_name() + ".jsonl"))
         event = {"rank": self.identity.rank, "pid": self.pid, **fields}
         if kind in _REMEMBERED:
-            # Each tracker's place stands for itself; of the other kinds the newest counts.
-            key = f"tracker {fields['where']}" if kind == "tracker" else kind
-            if key in self.told or len(self.told) < _MOST_REMEMBERED:
-                self.told[key] = {"type": kind, **event}
+            self.told[kind] = {"type": kind, **event}
         self.side.write(kind, event)
 
     def _file_name(self) -> str:
@@ -181,6 +184,13 @@ class Agent:
         elif self.model is not None and self.model.armed:
             self.model.backward_ran()
 
+    def look_again(self) -> None:
+        """Another training may begin, of another model, on another thread: the next optimizer step tells."""
+        self._thread_open = True
+        self.counter.start_anew()
+        if self.model is not None:
+            self.model.look_again()
+
     # --- the optimizer step -------------------------------------------------------------------------------------
 
     def optimizer_enters(self, optimizer: Any) -> None:
@@ -194,7 +204,8 @@ class Agent:
             self._backward_s_at_enter = self.backward_s
             self.optimizer_in_step = id(optimizer)
             clock = self.clock
-            if not self.steps:
+            if self._thread_open or not self.steps:
+                self._thread_open = False
                 clock.thread = get_ident()
             if clock.base != span_clock.STEP:
                 clock.set_base(span_clock.STEP)
@@ -210,11 +221,14 @@ class Agent:
         self.optimizer_events += 1
         key = id(optimizer)
         numel = self._numel.get(key)
+        met = numel is None
         if numel is None:
             numel = self._meet(optimizer)
         verdict = self.counter.stepped(key, numel, self.backward_since)
         self.backward_since = False
         if verdict == NEW_STEP:
+            if met and self.model is not None:
+                self.model.leader_changed(optimizer)
             self.step_ends(monotonic(), 0, optimizer)
         elif self.model is not None and self.counter.leads(key):
             self.model.leader_changed(optimizer)
@@ -288,6 +302,10 @@ class Agent:
                  seconds[3] - before[3], seconds[4] - before[4], self.backward_s),
                 (self.steps, self.skipped, self.tokens, self.samples, _STEP.count),
             )  # fmt: skip
+        if self.parts:
+            of_step = [upto - then for upto, then in zip(seconds, before)]
+            skipped = int(flags & FLAG_SKIPPED > 0)
+            self.publish().step_of_parts(now, Sums(1 - skipped, skipped, wall_s, of_step, dict(batches)))
         before[:] = seconds
         self.last_end = now
         # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
@@ -388,3 +406,4 @@ def _after_fork() -> None:
     if _agent is not None:
         with site("fork"):
             _agent.start_anew()
+            _agent.look_again()

@@ -17,13 +17,18 @@ if MYPY:
     from typing import Any
 
 
-def passport_so_far(run_directory: str, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Build the passport from run.json and log records that `tm` may not have carried over yet."""
+def passport_so_far(run_directory: str, events: list[dict[str, Any]], started: float | None = None) -> dict[str, Any]:
+    """Build the passport from run.json and log records that `tm` may not have carried over yet.
+
+    `started` is when a part of the run began, in seconds since the epoch.
+    """
     record = RunRecord()
     application = Application(record)
     about = _run_file(run_directory)
     if about is not None:
         application.about(about)
+    if started is not None:
+        record.identity.started = started
     for event in [*_hardware(run_directory), *events]:
         try:
             application.apply({"t": time(), **event})

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 from _thread import get_ident
-from math import isfinite
 from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from ..flops import HEADLINE
 from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..model_shape import ModelShape
 from ..readings import Absent
-from ..series import CUMULATIVE, PREFIX, TIME_KINDS
+from ..series import CUMULATIVE, PREFIX
 from ..shape_from import shape_of
 from . import span_clock
 from .board import Board, log_records, readings_of
 from .guard import site
+from .part import Part, Whole, by_kind
 from .peers import Peers
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..flops.counted import Counted
     from ..hookspecs import Undo
     from .agent import Agent
+    from .batch_shape import Shape
     from .emitted import Emitted
     from .span_clock import SpanClock
     from .step_sums import Sums
@@ -38,7 +40,6 @@ if MYPY:
 
 ROW_INTERVAL_S = 1.0
 _LOSSES_INTERVAL_S = 5.0
-_MOST_TAGS = 200
 
 
 class _LogCall:
@@ -61,10 +62,18 @@ class Publishing:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._plugins: dict[str, Any] = {}
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Forget everything but the adapters: a new process, or the child of a fork."""
+        agent = self._agent
         self._options: dict[str, Any] = json.loads(os.environ.get("TRAINMETER_OPTIONS", "{}"))
         self._budget: Budget | None = parse_budget(self._options)
         self._meter: Meter | None = None
-        self._plugins: dict[str, Any] = {}
+        self._earlier: dict[Shape, int] = {}
+        """Micro-batches of earlier models."""
+        self._earlier_flops: int | Absent = 0
         self._board = Board(agent.spool)
         self._peers = Peers(agent.spool)
         self._last_row = 0.0
@@ -73,7 +82,10 @@ class Publishing:
         self._row_steps = agent.steps
         self._told = agent.sums()
         """The sums that the rows so far have told of."""
-        self.losses: dict[str, list[Any]] = {}
+        self._left_out: list[Sums] = []
+        """First steps of later parts, and the seconds from a part's begin to the end of its first step, since then."""
+        self._begun_s = 0.0
+        self._whole = Whole(agent)
         self._losses_written = 0.0
         self._losses_changed = False
         self._published: dict[str, dict[str, str]] = {}
@@ -92,7 +104,10 @@ class Publishing:
     # --- what the agent tells -----------------------------------------------------------------------------------
 
     def model_found(self, description: dict[str, Any]) -> None:
-        """The model is known: so are its FLOPs."""
+        """The model is known: so are its FLOPs. What an earlier one has spent stays as it is."""
+        if self._meter is not None:
+            self._earlier_flops = self._flops()
+            self._earlier = self._agent.used.total()
         found = shape_of(description)
         shape = found if isinstance(found, Absent) else found[0]
         peak = self._options.get("peak_tflops")
@@ -127,6 +142,22 @@ class Publishing:
             self._budget = budget
             if self._meter is not None:
                 self._meter.budget = budget
+
+    def step_of_parts(self, now: float, step: Sums) -> None:
+        """Add a step that ended at `now` to the later parts. The first one of a part is start-up: no rate has it."""
+        agent = self._agent
+        agent.parts = [part for part in agent.parts if part() is not None]
+        begun: float | None = None
+        for each in agent.parts:
+            part = each()
+            if part is not None:
+                first = part.startup is None
+                part.step(now, step)
+                if first and part.startup is not None:
+                    begun = part.startup["wall_s"]
+        if begun is not None and agent.startup is not None:
+            self._begun_s += begun
+            self._left_out.append(step)
 
     def step_ended(self, now: float) -> None:
         """Call what adapters want called between rows, if a row's time has passed."""
@@ -174,6 +205,8 @@ class Publishing:
         """Announce where the run can be looked at."""
         if self._published.get(tracker) != where:
             self._published[tracker] = dict(where)
+            for part in self._open_parts():
+                part.published(tracker, dict(where))
             self._agent.event("tracker", {"tracker": tracker, "where": where})
 
     def blocked(self, call: str, seconds: float, advice: str) -> None:
@@ -183,26 +216,11 @@ class Publishing:
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 
-        Where no optimizer is seen, the user's own step stands. A loss that is not finite is kept as None, and is never
-        the best.
+        Where no optimizer is seen, the user's own step stands.
         """
-        now = self._agent.steps or max(0, step or 0)
-        for tag, value in scalars.items():
-            if "loss" not in tag.lower() or tag.startswith(PREFIX):
-                continue
-            kept = self.losses.get(tag)
-            finite = isfinite(value)
-            logged = (value if finite else None, now)
-            if kept is None:
-                if len(self.losses) >= _MOST_TAGS:
-                    continue
-                self.losses[tag] = [1, logged, logged, logged]
-            else:
-                kept[0] += 1
-                kept[2] = logged
-                if finite and (kept[3][0] is None or value < kept[3][0]):
-                    kept[3] = logged
-            self._losses_changed = True
+        for part in self._open_parts():
+            if part.observe(scalars, step):
+                self._losses_changed = True
         self._write_losses(force=False)
 
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
@@ -241,11 +259,15 @@ class Publishing:
         agent = self._agent
         told, self._told = self._told, agent.sums()
         startup = agent.startup
-        holds_startup = startup is not None and not told.steps + told.skipped
-        steady = self._told.since(startup if holds_startup and startup is not None else told)
-        if holds_startup and startup is not None:
+        started = startup is not None and not told.steps + told.skipped
+        steady = self._told.since(startup if started and startup is not None else told)
+        for step in self._left_out:
+            steady = steady.since(step)
+        if started and startup is not None:
             steady.seconds[span_clock.STARTUP] += sum(startup.seconds)
-        window = Window(steady.steps + steady.skipped, steady.end, steady.batches, _by_kind(agent, steady.seconds))
+        steady.seconds[span_clock.STARTUP] += self._begun_s
+        self._left_out, self._begun_s = [], 0.0
+        window = Window(steady.steps + steady.skipped, steady.end, steady.batches, by_kind(agent, steady.seconds))
         board = self._board.content()
         row = self._measure(window, board)
         for name, value in readings_of(board).items():
@@ -259,31 +281,49 @@ class Publishing:
         if board.get("peak_tflops"):
             meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
-        totals = Totals(agent.steps, agent.skipped, agent.tokens, agent.samples, agent.used.total(), age)
+        totals = Totals(
+            agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops
+        )  # fmt: skip
         return meter.row(window, totals, self._peers.scale(agent))
 
-    def passport(self) -> dict[str, Any] | None:
-        """The passport of the run so far, from this process's own memory; None before the first step."""
-        agent = self._agent
-        startup = agent.startup
-        if startup is None:
+    def _own_batches(self) -> dict[Shape, int]:
+        """Micro-batches of the model that is trained now."""
+        before = self._earlier
+        batches = {shape: calls - before.get(shape, 0) for shape, calls in self._agent.used.total().items()}
+        return {shape: calls for shape, calls in batches.items() if calls} if before else batches
+
+    def _flops(self) -> int | Absent:
+        """The FLOPs that this rank has spent so far, on all its models, under the headline convention."""
+        meter, earlier = self._meter, self._earlier_flops
+        if meter is None or isinstance(earlier, Absent):
+            return earlier
+        own = meter.flops(meter.headline, self._own_batches())
+        return own if isinstance(own, Absent) else own + earlier
+
+    def part(self) -> Part:
+        """Begin a part of the process's training."""
+        self._agent.look_again()
+        part = Part(self._agent)
+        self._agent.parts.append(ref(part))
+        return part
+
+    def passport(self, part: Any = None) -> dict[str, Any] | None:
+        """The passport so far, from this process's own memory; None before the first step."""
+        told = (part or self._whole).events(log_records(self._board.content()))
+        if not told:
             return None
         from .own_record import passport_so_far
 
-        events = [*agent.told.values(), _startup_event(agent, startup)]
-        events += log_records(self._board.content())
-        events.append(_steady_event(agent, startup))
-        if self.losses:
-            events.append({"type": "losses", "rank": agent.identity.rank, "pid": agent.pid, **self._tags()})
-        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), events)
+        started = None if part is None else part.started
+        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), [*self._agent.told.values(), *told], started)
 
-    def _tags(self) -> dict[str, Any]:
-        return {
-            "tags": {
-                tag: {"count": count, "first": list(first), "last": list(last), "best": list(best)}
-                for tag, (count, first, last, best) in self.losses.items()
-            }
-        }
+    @property
+    def losses(self) -> dict[str, list[Any]]:
+        """The losses that the process logged: count, first, last and best by tag."""
+        return self._whole.losses
+
+    def _open_parts(self) -> list[Part | Whole]:
+        return [self._whole, *(part for part in (each() for each in self._agent.parts) if part is not None)]
 
     def _write_losses(self, force: bool) -> None:
         now = monotonic()
@@ -291,53 +331,4 @@ class Publishing:
             return
         self._losses_written = now
         self._losses_changed = False
-        self._agent.event("losses", self._tags())
-
-
-def _startup_event(agent: Agent, startup: Sums) -> dict[str, Any]:
-    """The first step, all of whose time is start-up."""
-    wall_s = sum(startup.seconds)
-    return {
-        **_steps_event(agent, startup, 1, startup.steps),
-        "wall_s": wall_s,
-        "time": {"startup": wall_s},
-        "startup": True,
-    }
-
-
-def _steady_event(agent: Agent, startup: Sums) -> dict[str, Any]:
-    """Every step after the first."""
-    event = _steps_event(agent, agent.sums().since(startup), startup.steps + 1, agent.steps)
-    event["step_time_s"] = [agent.shortest, agent.longest] if agent.longest else None
-    return event
-
-
-def _by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, Any]:
-    """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
-    table: dict[str, Any] = dict(zip(TIME_KINDS, seconds))
-    if not agent.loader_flag:
-        del table["data_wait"]
-        if unseen is None:
-            table["data_wait"] = None
-    return table
-
-
-def _steps_event(agent: Agent, sums: Sums, first: int, last: int) -> dict[str, Any]:
-    """A `steps` record as the run log has it, summed by this process itself."""
-    batches = sums.batches
-    return {
-        "type": "steps",
-        "rank": agent.identity.rank,
-        "pid": agent.pid,
-        "first": first,
-        "last": last,
-        "n": sums.steps,
-        "skipped": sums.skipped,
-        "tokens": sum(b * t * calls for (b, t, _), calls in batches.items()),
-        "samples": sum(b * calls for (b, _, _), calls in batches.items()),
-        "micro_batches": sum(batches.values()),
-        "wall_s": sums.end,
-        "time": _by_kind(agent, sums.seconds, None),
-        "batches": [[*shape, calls] for shape, calls in batches.items()],
-        "startup": False,
-    }
+        self._agent.event("losses", self._whole.tags())

@@ -57,8 +57,12 @@ class StepCounter:
         """Say whether this optimizer's steps are the run's."""
         return self._leader is None or self._leader == optimizer
 
+    def start_anew(self) -> None:
+        """Another training begins: the next optimizer to step leads."""
+        self._leader = None
+        self._idle = 0
+
     def gone(self, optimizer: int) -> None:
         """The optimizer was freed: the next one to step leads."""
         if self._leader == optimizer:
-            self._leader = None
-            self._idle = 0
+            self.start_anew()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..series import TIME_KINDS
-
 if TYPE_CHECKING:
     from .batch_shape import Shape
 
@@ -80,7 +78,10 @@ class Sums:
             {shape: calls for shape, calls in more if calls},
         )
 
-
-def nothing(since: float) -> Sums:
-    """The state before the first step of a process that started at this time."""
-    return Sums(0, 0, since, [0.0] * len(TIME_KINDS), {})
+    def and_then(self, more: Sums) -> Sums:
+        """Give the sums of this and of what came after it."""
+        batches = dict(self.batches)
+        for shape, calls in more.batches.items():
+            batches[shape] = batches.get(shape, 0) + calls
+        seconds = [a + b for a, b in zip(self.seconds, more.seconds)]
+        return Sums(self.steps + more.steps, self.skipped + more.skipped, self.end + more.end, seconds, batches)

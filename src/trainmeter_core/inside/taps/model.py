@@ -81,6 +81,8 @@ class ModelTap:
         """What watches the call that is under way, in the first step."""
         self.sizes: Any = None
         """The sizes of the model's inputs, while its FLOPs are known for these alone."""
+        self.described: tuple[Any, str] | None = None
+        """A reference to the whole model, and its autocast dtype."""
 
     def arm(self) -> None:
         """Wrap `nn.Module.__call__`."""
@@ -186,6 +188,13 @@ class ModelTap:
         self.disarm()
         with _FIND:
             owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            if self.tapped and self._trains(owned):
+                self.noted.clear()
+                whole = self.described and self.described[0]()
+                if self.described and whole is not None and "model" not in agent.told:
+                    # The child of a fork trains its parent's model.
+                    self._describe(whole, self.described[1])
+                return
             best, covered = self._most_covering(owned)
             if self._another_is_bigger(owned, covered):
                 # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
@@ -214,6 +223,7 @@ class ModelTap:
                 self.noted = fed or self.noted
                 best = self._most_covering(owned)[0] or best
                 root = best.module()
+            self._untap()
             for shape, calls in best.batches.items():
                 agent.batches[shape] = agent.batches.get(shape, 0) + calls
             self._tap(root)
@@ -252,12 +262,26 @@ class ModelTap:
         """Another optimizer leads the run now: unless the model is its own, look for the one that is."""
         if self.armed or not self.tapped:
             return
-        root = self.roots[0]()
-        owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if root is None or not any(id(p) in owned for p in root.parameters()):
+        if not self._trains({id(p) for group in optimizer.param_groups for p in group["params"]}):
             self.undo()
-            self.calls = 0
+            self.calls = self.tried = 0
             self.arm()
+
+    def look_again(self) -> None:
+        """Note calls as before the first step, beside the tap that there is: another model may be trained now."""
+        if self.tapped and not self.armed:
+            self.calls = self.tried = 0
+            self.any_thread = True
+            self.arm()
+
+    def _trains(self, owned: set[int]) -> bool:
+        """Say whether the model is still there and has some of an optimizer's parameters."""
+        root = self.roots[0]()
+        return root is not None and any(id(p) in owned for p in root.parameters())
+
+    def _root_gone(self, root: Any) -> None:
+        if self.roots and self.roots[0] is root:
+            self.look_again()
 
     def _tap(self, root: Any) -> None:
         """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""
@@ -268,7 +292,7 @@ class ModelTap:
                 break
             modules.append(inner)
         ids = frozenset(id(module) for module in modules)
-        self.roots = [ref(module) for module in modules]
+        self.roots = [ref(root, self._root_gone), *(ref(module) for module in modules[1:])]
         kinds: set[Any] = {type(module) for module in modules}
         for kind in kinds:
             own = vars(kind).get("__call__")
@@ -287,6 +311,7 @@ class ModelTap:
         from ..describe import describe
         from ..gpus import fp32_may_be_tf32, gpus_of
 
+        self.described = ref(root), autocast
         look = look if look is not None and look.done else None
         description = describe(root, look)
         if autocast:
@@ -302,6 +327,9 @@ class ModelTap:
     def undo(self) -> None:
         """Restore every class that was touched."""
         self.disarm()
+        self._untap()
+
+    def _untap(self) -> None:
         self.sizes = None
         while self.tapped:
             kind, own = self.tapped.pop()

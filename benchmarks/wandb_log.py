@@ -1,75 +1,89 @@
-"""What one `run.log` costs a training program with the tap and without, offline, medians of interleaved blocks.
+"""What one `run.log` costs a training program with the tap and without, offline; each call is one of both by chance.
 
-    python benchmarks/wandb_log.py [--calls N] [--blocks N]
+    python benchmarks/wandb_log.py [--calls N]
 
-Both kinds of block run in one process against one live run; the tap is taken out and put in again between blocks. A
-step is counted before each call, so that once a second a call carries a row, as in training. Guards and the clock of
-the time shares are the real ones. Beside wall time stands the calling thread's processor time, which other work on the
-machine does not lengthen.
+One process, one live run; the method as the client has it, and as the tap leaves it, are called in random turns, so
+that other work on the machine meets both alike. The agent is the real one, and an optimizer step is counted before
+each call, so that once a second a call carries a row; between calls the thread sleeps, and what the caches held is
+gone as after a real step. Beside wall time stands the calling thread's processor time. The error is twice the standard
+error of the difference of the medians.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import random
 import statistics
-import sys
 import tempfile
 import time
 
 
-def block(run, agent, calls: int) -> list[tuple[float, float]]:
-    spent = []
-    for step in range(calls):
-        agent.step()
-        data = {"loss": 1.0 / (step + 1), "lr": 1e-3, "grad_norm": 0.5}
-        begin, busy = time.perf_counter_ns(), time.thread_time_ns()
-        run.log(data)
-        busy, end = time.thread_time_ns() - busy, time.perf_counter_ns()
-        spent.append(((end - begin) / 1e3, busy / 1e3))
-        time.sleep(0.0005)
-    return spent
+class Optimizer:
+    """As much of an optimizer as the agent looks at."""
+
+    param_groups = ()
+
+
+OPTIMIZER = Optimizer()
+
+
+def trained(agent) -> None:
+    """One optimizer step of one micro-batch."""
+    agent.pending.append((8, 1024, 0))
+    agent.backward_ran(0.0)
+    agent.optimizer_enters(OPTIMIZER)
+    agent.optimizer_leaves(OPTIMIZER)
+
+
+def error_of_median(values: list[float]) -> float:
+    """The standard error of a median, its spread taken from the quartiles."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return 1.2533 * (high - low) / 1.349 / math.sqrt(len(values))
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--calls", type=int, default=300)
-    options.add_argument("--blocks", type=int, default=20)
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--calls", type=int, default=10000)
     given = options.parse_args()
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "wandb"))
     directory = tempfile.mkdtemp(prefix="trainmeter-benchmark-")
     os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", WANDB_DIR=directory, WANDB_X_DISABLE_STATS="true")
     import wandb.sdk.wandb_run as module
-    from counting_agent import Agent
 
     import wandb
-    from trainmeter_core.inside.guard import site
-    from trainmeter_core.inside.publishing import _LogCall
-    from trainmeter_core.inside.span_clock import SpanClock
+    from trainmeter_core.inside.agent import Agent
     from trainmeter_wandb import plugin
 
-    agent = Agent(every=1.0)
-    clock = SpanClock(time.monotonic())
-    agent.guard, agent.logging = site, lambda: _LogCall(clock)
-    undo = plugin.install_tap(module, agent)
+    agent = Agent(directory)
+    methods = {"without": module.Run._log}  # noqa: SLF001 - the method that is tapped
+    plugin.install_tap(module, agent.publish())
+    methods["with"] = module.Run._log  # noqa: SLF001 - as above
     run = wandb.init(project="benchmark")
-    block(run, agent, given.calls)
     found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
-    for _ in range(given.blocks):
-        undo()
-        found["without"] += block(run, agent, given.calls)
-        undo = plugin.install_tap(module, agent)
-        found["with"] += block(run, agent, given.calls)
+    order = random.Random(1)
+    for step in range(given.calls):
+        trained(agent)
+        data = {"loss": 1.0 / (step + 1), "lr": 1e-3, "grad_norm": 0.5}
+        name = "with" if order.random() < 0.5 else "without"
+        log = methods[name]
+        begin, busy = time.perf_counter_ns(), time.thread_time_ns()
+        log(run, data)
+        busy, end = time.thread_time_ns() - busy, time.perf_counter_ns()
+        found[name].append(((end - begin) / 1e3, busy / 1e3))
+        time.sleep(0.0005)
     run.finish()
-    print(f"{'':20}{'median':>10}{'p90':>10}{'p99':>10}   microseconds of run.log, {len(found['with'])} calls each")
+    print(f"{'':20}{'median':>10}{'p90':>10}{'p99':>10}   microseconds of run.log, {given.calls} calls in all")
     for which, label in enumerate(("wall", "processor")):
-        middle = {}
+        middle, errors = {}, []
         for name, spent in found.items():
             values = [pair[which] for pair in spent]
             cuts = statistics.quantiles(values, n=100)
             middle[name] = statistics.median(values)
+            errors.append(error_of_median(values))
             print(f"{label + ', ' + name:20}{middle[name]:10.1f}{cuts[89]:10.1f}{cuts[98]:10.1f}")
-        print(f"cost of the tap: {middle['with'] - middle['without']:.1f} us median (target: 30)")
+        cost = middle["with"] - middle["without"]
+        print(f"cost of the tap: {cost:.1f} +- {2 * math.hypot(*errors):.1f} us median (target: 30)")
 
 
 if __name__ == "__main__":

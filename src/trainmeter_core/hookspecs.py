@@ -61,11 +61,17 @@ class Delivered(NamedTuple):
 class AgentFace(Protocol):
     """What an adapter may ask of the agent inside the trainer. Every method is cheap and never raises."""
 
+    row_interval_s: float
+    """A row is made at most once in so many seconds: who had one need not ask before."""
+
     def logging(self) -> Any:
         """A context manager around the user's own tracker call: its time is counted as ``time/logging``."""
 
     def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
-        """Tell which scalars the user logged (name to value) so that the passport can hold the losses."""
+        """Tell which scalars the user logged (name to value) so that the passport can hold the losses.
+
+        Those without "loss" in their names need not be told.
+        """
 
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The series to publish now, names with prefix, finite values only.

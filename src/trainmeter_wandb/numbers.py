@@ -1,14 +1,23 @@
-"""The numbers among what a user logs, read without waiting for a device."""
+"""The losses among what a user logs, read without waiting for a device."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Mapping
+
+from trainmeter_core.series import PREFIX
 
 _DEEPEST = 4
 
 
-def scalars(data: Mapping[str, Any]) -> dict[str, float]:
-    """Give the scalars by name, nested ones joined by a dot, as the client names them.
+@lru_cache(maxsize=1024)
+def is_loss(name: str) -> bool:
+    """Say whether a name is that of a loss of the user's."""
+    return "loss" in name.lower() and not name.startswith(PREFIX)
+
+
+def losses(data: Mapping[str, Any]) -> dict[str, float]:
+    """Give the losses by name, nested ones joined by a dot, as the client names them.
 
     A tensor on a device is left out: reading it would wait for the device.
     """
@@ -16,7 +25,8 @@ def scalars(data: Mapping[str, Any]) -> dict[str, float]:
     for name, value in data.items():
         kind = type(value)
         if kind is float or kind is int:
-            told[name] = value
+            if type(name) is str and is_loss(name):
+                told[name] = value
         elif kind is not str and kind is not bool:
             _collect({name: value}, "", told, 0)
     return told
@@ -25,15 +35,14 @@ def scalars(data: Mapping[str, Any]) -> dict[str, float]:
 def _collect(data: Mapping[str, Any], prefix: str, told: dict[str, float], depth: int) -> None:
     for name, value in data.items():
         kind = type(value)
-        if kind is float or kind is int:
-            told[prefix + str(name)] = value
-        elif kind is dict:
+        full = prefix + str(name)
+        if kind is dict:
             if depth < _DEEPEST:
-                _collect(value, prefix + str(name) + ".", told, depth + 1)
-        elif kind is not str and kind is not bool:
-            number = _number(value)
+                _collect(value, full + ".", told, depth + 1)
+        elif kind is not str and kind is not bool and is_loss(full):
+            number = value if kind is float or kind is int else _number(value)
             if number is not None:
-                told[prefix + str(name)] = number
+                told[full] = number
 
 
 def _number(value: Any) -> float | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Mapping as MappingABC
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 from weakref import ref
 
 from trainmeter_core.resumption import continued
 
 from . import closing
-from .numbers import scalars
+from .numbers import losses
 from .place import TRACKER, place_of
 from .rows import Rows
 from .summary import sums_in
@@ -26,7 +28,9 @@ AXIS = "trainmeter/step"
 class _Live:
     """What is known of one live run."""
 
-    __slots__ = ("announced", "before", "closed", "inherited", "key", "last", "part", "reference", "rows", "since")
+    __slots__ = (
+        "announced", "before", "closed", "inherited", "key", "last", "next_row", "part", "reference", "rows", "since",
+    )  # fmt: skip
 
     def __init__(self, key: str, reference: Callable[[], Any]) -> None:
         self.key = key
@@ -37,6 +41,8 @@ class _Live:
         self.inherited = False
         """True in a forked child, of a run of its parent's."""
         self.last: dict[str, float] = {}
+        self.next_row = 0.0
+        """When there may be another row; of the monotonic clock."""
         self.before: Mapping[str, float] = {}
         """Sums that the run had when it was resumed."""
         self.since: Mapping[str, float] = {}
@@ -99,19 +105,29 @@ class Publisher:
         if getattr(run, "resumed", False):
             state.before = sums_in(run.summary)
 
-    def merged(self, run: Any, data: Any, step: Any, commit: Any) -> Any:
+    def logs(self, run: Any, data: Any, step: Any, commit: Any) -> Any:
         """Give what to log: the user's data, with our row in it when one is due and this row has none yet."""
         state = self._runs.get(id(run))
         if state is None:
             # Attached in a process that did not start it, or a client without the method that we tap for the start.
             self.started(run)
             state = self._runs[id(run)]
-        rows = state.rows
-        if state.closed or not self._lock.acquire(blocking=False):
+        if state.closed or not (type(data) is dict or isinstance(data, MappingABC)):
+            return data
+        told = losses(data)
+        if told:
+            self.agent.observe(told, None)
+        rows, row = state.rows, None
+        if monotonic() < state.next_row:
+            if step is None and commit is not False:
+                rows.merged = False
+            else:
+                rows.logged(step, commit, False)
+            return data
+        if not self._lock.acquire(blocking=False):
             return data
         try:
-            row = None
-            if isinstance(data, Mapping) and data and rows.takes(step):
+            if data and rows.takes(step):
                 row = self._row(state)
             rows.logged(step, commit, row is not None)
         finally:
@@ -120,17 +136,9 @@ class Publisher:
             return data
         if not state.announced:
             self._announce(run, state)
+        state.next_row = monotonic() + self.agent.row_interval_s
         ours = self._remember(state, row)
         return {**ours, **data}
-
-    def logged(self, run: Any, data: Any) -> None:
-        """The user's call is over: look at their numbers, which the client has read by now."""
-        state = self._runs.get(id(run))
-        if state is None or state.inherited:
-            return
-        numbers = scalars(data)
-        if numbers:
-            self.agent.observe(numbers, None)
 
     def closes(self, run: Any) -> None:
         """The run ends: add the closing row, the summary and the passport. Once per run."""
@@ -141,6 +149,9 @@ class Publisher:
         row = self._row(state, final=True)
         if row:
             self._remember(state, row)
+        if state.last and not state.announced:
+            # Before the passport, which tells where the run is.
+            self._announce(run, state)
         passport = self.agent.passport(state.part)
         if not state.last and passport is None:
             return

@@ -22,7 +22,7 @@ class Agent:
     """Implements `AgentFace`: a row per new optimizer step, at most one in `every` seconds; failures are raised."""
 
     def __init__(self, every: float = 0.0, script: str = "train.py") -> None:
-        self.every = every
+        self.every = self.row_interval_s = every
         self.script = script
         self.steps = 0
         self.observed: list[dict[str, float]] = []

@@ -60,6 +60,8 @@ class _LogCall:
 class Publishing:
     """Holds the window since the last row, the losses and the loaded adapters."""
 
+    row_interval_s = ROW_INTERVAL_S
+
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._plugins: dict[str, Any] = {}
@@ -176,7 +178,7 @@ class Publishing:
                 manager.hook.finish(agent=self)
         if self._emitted is not None:
             self._emitted.flush()
-        self._write_losses(force=True)
+        self._write_losses()
 
     def install(self, name: str, module_name: str, directory: str, tracker: ModuleType) -> Undo | None:
         """Load an adapter, alone, and let it tap its tracker."""
@@ -218,22 +220,29 @@ class Publishing:
 
         Where no optimizer is seen, the user's own step stands.
         """
-        for part in self._open_parts():
-            if part.observe(scalars, step):
-                self._losses_changed = True
-        self._write_losses(force=False)
+        kept = self._whole.observe(scalars, step)
+        for each in self._parts:
+            part = each()
+            if part is not None:
+                part.observe(scalars, step)
+        if kept:
+            self._losses_changed = True
+            if monotonic() - self._losses_written >= _LOSSES_INTERVAL_S:
+                self._write_losses()
 
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The row that is due, if one is; every reader is given each row once."""
+        agent = self._agent
+        if agent.in_graph.stepped is not None and get_ident() == agent.clock.thread:
+            agent.stepped_in_graph()
         now = monotonic()
-        if get_ident() == self._agent.clock.thread:
-            self._agent.stepped_in_graph()
-        steps = self._agent.steps
+        steps = agent.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
         if due and steps != self._row_steps and (final or self._after_startup()):
             self._last_row = now
             self._row_steps = steps
-            self._write_losses(force=final)
+            if final or now - self._losses_written >= _LOSSES_INTERVAL_S:
+                self._write_losses()
             self._row = self._make_row()
         if self._row is None or self._taken.get(reader) == self._row_steps:
             return None
@@ -325,10 +334,8 @@ class Publishing:
     def _open_parts(self) -> list[Part | Whole]:
         return [self._whole, *(part for part in (each() for each in self._agent.parts) if part is not None)]
 
-    def _write_losses(self, force: bool) -> None:
-        now = monotonic()
-        if not self._losses_changed or (not force and now - self._losses_written < _LOSSES_INTERVAL_S):
-            return
-        self._losses_written = now
-        self._losses_changed = False
-        self._agent.event("losses", self._whole.tags())
+    def _write_losses(self) -> None:
+        if self._losses_changed:
+            self._losses_written = monotonic()
+            self._losses_changed = False
+            self._agent.event("losses", self._whole.tags())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from trainmeter_core.cli.main import main
+import os
+
+from trainmeter_core.cli.entry import main
 
 if __name__ == "__main__":
-    main()
+    # The working directory, which -m puts first.
+    main(os.getcwd())

@@ -46,6 +46,8 @@ class Totals(NamedTuple):
     """Wall seconds since the start."""
     flops_before: int | Absent = 0
     """What one rank's earlier models have spent, of whose batches none is in ``batches``."""
+    unseen_steps: int = 0
+    """Steps in which a backward ran and no batch was seen: what they used is in no count."""
 
 
 class Budget(NamedTuple):
@@ -129,13 +131,17 @@ class Meter:
         ``scale`` is global tokens over this rank's tokens as a fraction (the number of ranks where they are equal):
         what this rank did, times the scale, is what the run did.
         """
-        row: dict[str, float] = {"step": totals.steps, "samples": _scaled(totals.samples, scale)}
-        if totals.tokens:
-            row["tokens"] = _scaled(totals.tokens, scale)
+        row: dict[str, float] = {"step": totals.steps}
+        if not totals.unseen_steps:
+            row["samples"] = _scaled(totals.samples, scale)
+            if totals.tokens:
+                row["tokens"] = _scaled(totals.tokens, scale)
         if totals.skipped:
             row["steps_skipped"] = totals.skipped
         none: int | Absent = 0 if totals.flops_before else Absent("no batch was seen")
         spent = self.flops(self.headline, totals.batches) if totals.batches else none
+        if totals.unseen_steps:
+            spent = Absent("the batches of some steps were not seen")
         if not isinstance(spent, Absent) and not isinstance(totals.flops_before, Absent):
             row["flops"] = _scaled(spent + totals.flops_before, scale)
         row.update(self._speed(window, scale))

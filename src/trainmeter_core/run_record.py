@@ -87,9 +87,10 @@ class StepBlock:
     """Consecutive optimizer steps of one process, summed; the unit in which steps reach a record.
 
     `n` counts finished steps without the skipped ones; a block with neither is the tail after the last step. A count
-    that is None was not seen. `time_s` is seconds by TIME_KINDS, None for a kind that could not be observed; what is
-    missing up to `wall_s` is ``startup`` in a start-up block and ``other`` elsewhere. `batches` has entries of
-    (sequences, sequence length, target length, calls). `startup` marks the process start to the first step.
+    that is None was not seen; `unseen` says in how many steps a backward ran and no batch was. `time_s` is seconds by
+    TIME_KINDS, None for a kind that could not be observed; what is missing up to `wall_s` is ``startup`` in a start-up
+    block and ``other`` elsewhere. `batches` has entries of (sequences, sequence length, target length, calls).
+    `startup` marks the process start to the first step.
     """
 
     n: int
@@ -99,6 +100,7 @@ class StepBlock:
     tokens: int | None = None
     samples: int | None = None
     micro_batches: int | None = None
+    unseen: int = 0
     wall_s: float = 0.0
     time_s: Mapping[str, float | None] = field(default_factory=dict)
     batches: Sequence[Sequence[int]] = ()
@@ -259,6 +261,9 @@ class RunRecord:
     def add_steps(self, rank: int, block: StepBlock) -> None:
         """Add a block of steps of one rank: its totals and the batches of the whole run."""
         self.rank(rank).add(block)
+        self.batches.unseen_steps += block.unseen
+        if not block.startup:
+            self.steady_batches.unseen_steps += block.unseen
         for sequences, seq_len, target_len, calls in block.batches:
             self.batches.add(sequences, seq_len, target_len, calls)
             if not block.startup:

@@ -15,10 +15,12 @@ class BatchCounts:
 
     At MOST_SHAPES the entries of equal lengths are merged into one call with all their sequences: every formula is
     linear in sequences, so FLOPs stay exact. Should lengths alone exceed the bound, `left_out` counts those calls.
+    `unseen_steps` counts the optimizer steps whose batches are not here because they were not seen.
     """
 
     calls: dict[tuple[int, int, int], int] = field(default_factory=dict)
     left_out: int = 0
+    unseen_steps: int = 0
     merged: bool = False
     _at: dict[tuple[int, int], int] = field(default_factory=dict, repr=False)
 

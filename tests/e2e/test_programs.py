@@ -36,6 +36,8 @@ PROGRAMS = {
     "two_optimizers": Expected(14, 56, 56 * 16, 14),
     "trainer_class": Expected(30, 240, 240 * 16, 30, kinds=("data_wait", "eval", "checkpoint")),
     "script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint")),
+    "folds": Expected(18, 72, 72 * 16, 18, kinds=("data_wait",)),
+    "by_value": Expected(12, 36, 36 * 6, 12, kinds=("checkpoint",)),
     "images": Expected(21, 150, None, 21, kinds=("data_wait", "eval", "checkpoint")),
     "word_lm": Expected(12, 60, 60 * 9, 12, arguments=("--sgd",)),
     "accelerate_loop": Expected(12, 96, 96 * 16, 24, kinds=("data_wait",)),

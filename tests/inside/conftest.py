@@ -79,6 +79,7 @@ TAPS = {
     "data": "torch.utils.data.dataloader",
     "scaler": "torch.amp.grad_scaler",
     "checkpoint": "torch.serialization",
+    "by_value": "cloudpickle.cloudpickle",
 }
 
 

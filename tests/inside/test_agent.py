@@ -64,8 +64,7 @@ def test_a_forward_without_a_backward_is_no_micro_batch(agent, optimizer, writte
     agent.pending.append((9, 9, 0))  # a validation loss in train mode with gradients on, after the last backward
     agent.pending.clear()
     step(agent, optimizer, (4, 16, 0))
-    agent.pending.append((9, 9, 0))
-    agent.backward_since = True
+    agent.backward_ran(0.1)  # of a model that nobody saw
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(optimizer)
     step(agent, optimizer, (4, 16, 0))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainmeter_core.inside import guard
 from trainmeter_core.inside.side_file import SideFile
 
 
@@ -121,3 +124,87 @@ def test_the_ring_never_sits_on_a_standard_descriptor():
         os._exit(7)
     """
     assert subprocess.run([sys.executable, "-c", code]).returncode == 7
+
+
+@pytest.mark.parametrize("kind", ["function", "method", "partial"])
+def test_what_a_signal_handler_raises_inside_our_code_goes_to_the_program(tapped, lenient, kind):
+    """A deadline by SIGALRM that hits while a tap runs ends the step as it would without the tap, and no tap rests."""
+
+    class DeadlineError(Exception):
+        pass
+
+    class Handler:
+        def method(self, number, frame, *_):
+            raise DeadlineError
+
+    handler = {
+        "function": lambda number, frame: Handler().method(number, frame),
+        "method": Handler().method,
+        "partial": functools.partial(Handler().method),
+    }[kind]
+
+    class Batch:
+        @property
+        def dtype(self):
+            signal.raise_signal(signal.SIGUSR1)
+            return torch.float32
+
+        shape = (2, 4)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            step(model, optimizer, torch.ones(2, 4))
+        for _ in range(2 * guard.PATIENCE):
+            with pytest.raises(DeadlineError):
+                model(Batch())
+        assert guard.site("model call").on
+        assert not guard.failures()
+        step(model, optimizer, torch.ones(2, 4))
+        assert tapped.steps == 3
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_model_after_another_is_counted_from_its_first_batch(tapped, agent, written):
+    """Folds, or a sweep in one process; the models before are kept. The description is the same: so are the FLOPs."""
+    kept = []
+    for fold in range(3):
+        model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 16))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        kept.append(model)
+        for _ in range(4):
+            step(model, optimizer, torch.arange(8).view(2, 4))
+        assert (agent.steps, agent.tokens, agent.unseen) == (4 * (fold + 1), 32 * (fold + 1), 0)
+    assert [record.tokens for record in written().records] == [8] * 12
+
+
+def test_another_class_of_model_after_the_first_is_counted_from_its_first_batch(tapped, agent):
+    first = nn.Embedding(16, 8)
+    optimizer = torch.optim.SGD(first.parameters(), lr=0.1)
+    for _ in range(3):
+        step(first, optimizer, torch.arange(8).view(2, 4))
+    second = nn.Sequential(nn.Embedding(16, 4), nn.Linear(4, 16))
+    optimizer = torch.optim.AdamW(second.parameters(), lr=0.1)
+    for _ in range(3):
+        step(second, optimizer, torch.arange(12).view(3, 4))
+    assert (agent.steps, agent.tokens, agent.unseen) == (6, 3 * 8 + 3 * 12, 0)
+
+
+def test_steps_whose_batches_nobody_saw_leave_the_tokens_out(tapped, agent):
+    """Neither 0 nor those that were seen: a count that lacks some is no count."""
+    model = nn.Embedding(16, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        step(model, optimizer, torch.arange(8).view(2, 4))
+    model.forward(torch.arange(8).view(2, 4)).sum().backward()
+    optimizer.step()
+    told = agent.publish().passport()
+    assert told["data"]["steps"]["value"] == 4
+    assert told["data"]["tokens"] is None or told["data"]["tokens"]["value"] is None
+    assert told["data"]["batches"] is None
+    row = agent.publish().row(final=True)
+    assert row["trainmeter/step"] == 4
+    assert not {"trainmeter/tokens", "trainmeter/samples", "trainmeter/flops"} & row.keys()

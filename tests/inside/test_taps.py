@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 
+import cloudpickle
 import pytest
 import torch
 import torch.optim.optimizer
@@ -28,6 +29,7 @@ PATCHED = {
     "optimizer": (
         lambda: dict(OPTIMIZER._global_optimizer_pre_hooks),
         lambda: dict(OPTIMIZER._global_optimizer_post_hooks),
+        lambda: OPTIMIZER.Optimizer.__init__,
     ),
     "backward": (lambda: torch.autograd._engine_run_backward, lambda: torch.autograd.graph._engine_run_backward),
     "model": (lambda: vars(nn.Module)["__call__"],),
@@ -39,6 +41,7 @@ PATCHED = {
     ),
     "scaler": (lambda: torch.amp.GradScaler.step,),
     "checkpoint": (lambda: torch.serialization.save,),
+    "by_value": (lambda: cloudpickle.cloudpickle.Pickler.dump,),
     "dynamo": (lambda: set(sys.modules["torch._dynamo.trace_rules"].FORCE_SKIP_FILES),),
 }
 # Taps that see nothing by themselves.

@@ -101,6 +101,8 @@ class Agent:
 
         self.steps = 0
         self.skipped = 0
+        self.unseen = 0
+        """Steps in which a backward ran and no batch was seen."""
         self.tokens = 0
         self.samples = 0
         self.last_end = self.identity.process_start
@@ -192,6 +194,11 @@ class Agent:
             self.model.look_again()
 
     # --- the optimizer step -------------------------------------------------------------------------------------
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        """An optimizer was made. Of another model than the one that is trained: that one may be next."""
+        if self.model is not None and self.steps:
+            self.model.optimizer_made(optimizer)
 
     def optimizer_enters(self, optimizer: Any) -> None:
         """A global step pre-hook ran. When the outermost optimizer had raised in its step, the depth is healed."""
@@ -286,14 +293,16 @@ class Agent:
         tokens, samples, micro, length, target = self.used.add(batches)
         self.tokens += tokens
         self.samples += samples
+        if not micro and self.backward_s:
+            # Without a backward no batch was used.
+            flags |= FLAG_BATCH_UNSEEN
+            self.unseen += 1
         before = self.seconds_at_end
         wall_s = now - self.last_end
         ring = self.ring
         if ring is not None:
             flags |= self.loader_flag
-            if not micro:
-                flags |= FLAG_BATCH_UNSEEN
-            elif len(batches) > 1:
+            if len(batches) > 1:
                 flags |= FLAG_MIXED_SHAPES
                 ring.shapes(self.steps, batches)
             ring.step(
@@ -305,7 +314,8 @@ class Agent:
         if self.parts:
             of_step = [upto - then for upto, then in zip(seconds, before)]
             skipped = int(flags & FLAG_SKIPPED > 0)
-            self.publish().step_of_parts(now, Sums(1 - skipped, skipped, wall_s, of_step, dict(batches)))
+            unseen = int(flags & FLAG_BATCH_UNSEEN > 0)
+            self.publish().step_of_parts(now, Sums(1 - skipped, skipped, wall_s, of_step, dict(batches), unseen))
         before[:] = seconds
         self.last_end = now
         # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
@@ -322,7 +332,7 @@ class Agent:
 
     def sums(self) -> Sums:
         """The sums at the end of the last step, as they are now."""
-        return Sums(self.steps, self.skipped, self.last_end, list(self.seconds_at_end), self.used.total())
+        return Sums(self.steps, self.skipped, self.last_end, list(self.seconds_at_end), self.used.total(), self.unseen)
 
     def _first_step(self, optimizer: Any) -> None:
         """Announce this process as a trainer: its ring, its identity, its model."""

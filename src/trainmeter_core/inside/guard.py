@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 MYPY = False
 if MYPY:
-    pass
+    from typing import Any
 
 # After so many failures a site rests: a tap that keeps failing would only cost time.
 PATIENCE = 5
@@ -31,7 +32,12 @@ class Site:
         self.first = ""
 
     def failed(self, error: BaseException) -> None:
-        """Count a failure, keep the first one's text, and rest after a few."""
+        """Count a failure, keep the first one's text, and rest after a few.
+
+        What the user's own signal handler raised while our code ran is theirs, and goes on to them.
+        """
+        if from_a_signal(error):
+            raise error
         self.count += 1
         if not self.first:
             self.first = _describe(error)
@@ -46,7 +52,7 @@ class Site:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None or not isinstance(error, Exception):
+        if error is None or not isinstance(error, Exception) or from_a_signal(error):
             return False
         self.failed(error)
         return True
@@ -81,6 +87,33 @@ def unseen(error: BaseException) -> None:
     trace = error.__traceback__
     if trace is not None:
         error.__traceback__ = trace.tb_next
+
+
+def from_a_signal(error: BaseException) -> bool:
+    """Say whether a Python signal handler raised this: one of the traceback's frames is a handler's."""
+    signals: Any = sys.modules.get("signal")
+    if signals is None:
+        return False
+    handlers = [signals.getsignal(number) for number in range(1, signals.NSIG)]
+    codes = {_code_of(handler) for handler in handlers if callable(handler)} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    """The code of a function, a method, a partial or an object with `__call__`; None for one written in C."""
+    for _ in range(8):
+        if hasattr(handler, "__code__"):
+            return handler.__code__
+        inner = getattr(handler, "func", None) or getattr(handler, "__func__", None)
+        if inner is None:
+            inner = getattr(type(handler), "__call__", None)  # noqa: B004 - not whether, but which
+        handler = inner
+    return None
 
 
 def _describe(error: BaseException) -> str:

@@ -221,7 +221,7 @@ class Publishing:
         Where no optimizer is seen, the user's own step stands.
         """
         kept = self._whole.observe(scalars, step)
-        for each in self._parts:
+        for each in self._agent.parts:
             part = each()
             if part is not None:
                 part.observe(scalars, step)
@@ -291,7 +291,8 @@ class Publishing:
             meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
         totals = Totals(
-            agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops
+            agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops,
+            agent.unseen,
         )  # fmt: skip
         return meter.row(window, totals, self._peers.scale(agent))
 

@@ -55,9 +55,11 @@ def _counts(batches: dict[Shape, int]) -> Counts:
 class Sums:
     """The sums at the end of one step, or what lies between two such ends."""
 
-    __slots__ = ("batches", "end", "seconds", "skipped", "steps")
+    __slots__ = ("batches", "end", "seconds", "skipped", "steps", "unseen")
 
-    def __init__(self, steps: int, skipped: int, end: float, seconds: list[float], batches: dict[Shape, int]) -> None:
+    def __init__(  # noqa: PLR0917 - the sums
+        self, steps: int, skipped: int, end: float, seconds: list[float], batches: dict[Shape, int], unseen: int = 0
+    ) -> None:
         self.steps = steps
         self.skipped = skipped
         self.end = end
@@ -65,6 +67,8 @@ class Sums:
         self.seconds = seconds
         """By kind, in the order of `series.TIME_KINDS`."""
         self.batches = batches
+        self.unseen = unseen
+        """Steps whose batches were not seen."""
 
     def since(self, earlier: Sums) -> Sums:
         """Give what came after an earlier state."""
@@ -76,6 +80,7 @@ class Sums:
             self.end - earlier.end,
             [now - then for now, then in zip(self.seconds, earlier.seconds)],
             {shape: calls for shape, calls in more if calls},
+            self.unseen - earlier.unseen,
         )
 
     def and_then(self, more: Sums) -> Sums:
@@ -84,4 +89,7 @@ class Sums:
         for shape, calls in more.batches.items():
             batches[shape] = batches.get(shape, 0) + calls
         seconds = [a + b for a, b in zip(self.seconds, more.seconds)]
-        return Sums(self.steps + more.steps, self.skipped + more.skipped, self.end + more.end, seconds, batches)
+        return Sums(
+            self.steps + more.steps, self.skipped + more.skipped, self.end + more.end, seconds, batches,
+            self.unseen + more.unseen,
+        )  # fmt: skip

@@ -28,6 +28,7 @@ class _Window:
     tokens: int = 0
     samples: int = 0
     micro_batches: int = 0
+    unseen: int = 0
     wall_s: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     batches: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class _Window:
         self.tokens += record.tokens
         self.samples += record.samples
         self.micro_batches += record.micro_batches
+        self.unseen += bool(record.flags & layout.FLAG_BATCH_UNSEEN)
         self.wall_s += record.wall_s
         self.end = record.end
         self.loader_seen = self.loader_seen or bool(record.flags & layout.FLAG_LOADER_SEEN)
@@ -65,14 +67,16 @@ class _Window:
             seconds["other"] = max(0.0, self.wall_s - sum(self.seconds.values()))
             if not self.loader_seen:
                 seconds["data_wait"] = None
+        seen = not self.unseen
         return {
             "first": self.first,
             "last": self.last,
             "n": self.n,
             "skipped": self.skipped,
-            "tokens": self.tokens,
-            "samples": self.samples,
-            "micro_batches": self.micro_batches,
+            "tokens": self.tokens if seen else None,
+            "samples": self.samples if seen else None,
+            "micro_batches": self.micro_batches if seen else None,
+            **({} if seen else {"unseen": self.unseen}),
             "wall_s": self.wall_s,
             "time": seconds,
             "batches": [[*shape, calls] for shape, calls in self.batches.items()],

@@ -33,6 +33,7 @@ class LiveRun:
         self._skipped = 0
         self._tokens = 0
         self._samples = 0
+        self._unseen = 0
         self._batches: dict[Shape, int] = {}
         self._window_steps = 0
         self._window_s = 0.0
@@ -69,8 +70,9 @@ class LiveRun:
         self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
             self._leader = rank
-        self._tokens += fields["tokens"]
-        self._samples += fields["samples"]
+        self._tokens += fields["tokens"] or 0
+        self._samples += fields["samples"] or 0
+        self._unseen += fields.get("unseen", 0)
         for *shape, calls in fields["batches"]:
             key = (shape[0], shape[1], shape[2])
             self._batches[key] = self._batches.get(key, 0) + calls
@@ -99,7 +101,10 @@ class LiveRun:
         if not self._window_steps:
             return None
         meter = self._meter_now()
-        totals = Totals(self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed)
+        totals = Totals(
+            self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed,
+            unseen_steps=self._unseen,
+        )  # fmt: skip
         return meter.row(self._close_window(), totals, (self.world_size, self.local_ranks))
 
     def pass_over(self) -> bool:

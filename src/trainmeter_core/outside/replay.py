@@ -119,8 +119,6 @@ class _Replay:
         """Apply one record; True for a block of steps."""
         kind = record.get("type")
         if kind == "steps":
-            if any(record[name] is None for name in ("tokens", "samples")):
-                record = {**record, "tokens": record["tokens"] or 0, "samples": record["samples"] or 0}
             self.live.steps(record["rank"], self.live.world_size, record)
             self.last = float(record["t"])
             return True

@@ -164,6 +164,8 @@ def _counted(counted: Counted, sheet: Sheet) -> Json | None:
 
 
 def _table(batches: BatchCounts, field: str, sheet: Sheet) -> Json | None:
+    if batches.unseen_steps:
+        return sheet.gap(field, f"the batches of {batches.unseen_steps} steps were not seen")
     if batches.left_out:
         return sheet.gap(field, "more batch shapes than a run record holds")
     if not len(batches):

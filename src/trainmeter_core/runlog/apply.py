@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.flops.counted import counted_from
@@ -48,6 +50,7 @@ class Application:
         self._failures: dict[tuple[str, Any, Any], Failure] = {}
         self._gpu_names: dict[str, str] = {}
         self._model_rank: int | None = None
+        self._models: list[str] = []
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
@@ -104,6 +107,10 @@ class Application:
 
     def close(self) -> None:
         """Bring together what only the end of the log decides."""
+        if len(self._models) > 1:
+            self.record.model = Absent(
+                f"{len(self._models)} models were trained in one run, and batches do not tell which one they fed"
+            )
         for rank in sorted(set(self._losses) | set(self._losses_before)):
             self._fold_losses(rank)
             for tag, loss in self._losses_before[rank].items():
@@ -141,8 +148,15 @@ class Application:
         rank, description = as_count(fields["rank"]), as_table(fields["description"])
         if self._model_rank is not None and rank > self._model_rank:
             return
+        if rank != self._model_rank:
+            self._models.clear()
         self._model_rank = rank
         self.record.model = dict(description)
+        # How a look at the model's calls went may change; it stays the same model.
+        same = {name: value for name, value in description.items() if name != "look"}
+        digest = hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()
+        if digest not in self._models and len(self._models) < MOST_ENTRIES:
+            self._models.append(digest)
         _take(self.record, "shape_source", fields, as_text)
 
     def _budget(self, fields: Mapping[str, Any]) -> None:
@@ -169,6 +183,7 @@ class Application:
             tokens=as_optional(fields["tokens"], as_count),
             samples=as_optional(fields["samples"], as_count),
             micro_batches=as_optional(fields["micro_batches"], as_count),
+            unseen=as_count(fields.get("unseen", 0)),
             wall_s=as_seconds(fields["wall_s"]),
             time_s={kind: as_optional(value, as_seconds) for kind, value in as_table(fields["time"]).items()},
             batches=[as_batch(entry) for entry in as_array(fields["batches"])],

@@ -267,6 +267,13 @@ class ModelTap:
             self.calls = self.tried = 0
             self.arm()
 
+    def optimizer_made(self, optimizer: Any) -> None:
+        """Note calls again if this optimizer trains nothing of the model."""
+        if self.tapped and not self.armed:
+            owned = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            if not self._trains(owned):
+                self.look_again()
+
     def look_again(self) -> None:
         """Note calls as before the first step, beside the tap that there is: another model may be trained now."""
         if self.tapped and not self.armed:
@@ -324,6 +331,22 @@ class ModelTap:
         if look is not None and not look.sizes_vary and publishing.depends_on_sizes():
             self._watch_sizes(look)
 
+    def lift(self) -> list[tuple[Any, Any, Any]]:
+        """Take the taps off the model's classes for a while; give what `put_back` needs."""
+        lifted = []
+        for kind, own in self.tapped:
+            tap = vars(kind).get("__call__")
+            if tap is not None and tap is not own:
+                lifted.append((kind, own, tap))
+                _set_call(kind, own)
+        return lifted
+
+    def put_back(self, lifted: list[tuple[Any, Any, Any]]) -> None:
+        """Put the taps on again where nothing else was put meanwhile and they were not taken off for good."""
+        for kind, own, tap in lifted:
+            if vars(kind).get("__call__") is own and (kind, own) in self.tapped:
+                kind.__call__ = tap
+
     def undo(self) -> None:
         """Restore every class that was touched."""
         self.disarm()
@@ -333,10 +356,14 @@ class ModelTap:
         self.sizes = None
         while self.tapped:
             kind, own = self.tapped.pop()
-            if own is None:
-                del kind.__call__
-            else:
-                kind.__call__ = own
+            _set_call(kind, own)
+
+
+def _set_call(kind: Any, own: Callable[..., Any] | None) -> None:
+    if own is not None:
+        kind.__call__ = own
+    elif "__call__" in vars(kind):
+        del kind.__call__
 
 
 def _search_heap(module_class: Any, owned: set[int]) -> Any:

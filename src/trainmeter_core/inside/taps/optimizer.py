@@ -1,7 +1,8 @@
-"""Sees every optimizer step, through torch's own global step hooks."""
+"""Sees every optimizer step, through torch's own global step hooks, and every optimizer that is made."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ..guard import site
@@ -42,10 +43,24 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             except Exception as error:  # noqa: BLE001 - as above
                 _SITE.failed(error)
 
+    original = module.Optimizer.__init__
+
+    @functools.wraps(original)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if _SITE.on:
+            try:
+                agent.optimizer_made(self)
+            except Exception as error:  # noqa: BLE001 - as above
+                _SITE.failed(error)
+
+    module.Optimizer.__init__ = made
     handles = [module.register_optimizer_step_pre_hook(before), module.register_optimizer_step_post_hook(after)]
 
     def undo() -> None:
         for handle in handles:
             handle.remove()
+        if module.Optimizer.__init__ is made:
+            module.Optimizer.__init__ = original
 
     return undo

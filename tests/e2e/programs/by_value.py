@@ -19,6 +19,15 @@ class Words(nn.Module):
         return self.head(self.table(ids))
 
 
+THERE = """
+import os, sys
+sys.path[:0] = eval(os.environ["HERE"])
+import cloudpickle, torch
+model = cloudpickle.load(sys.stdin.buffer)
+print(list(vars(type(model))))
+print(model(torch.zeros(1, 2, dtype=torch.long)).sum().item().hex())
+"""
+
 torch.manual_seed(0)
 model = Words()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -30,9 +39,7 @@ for step in range(12):
     optimizer.zero_grad()
     if step % 4 == 2:
         there = subprocess.run(
-            [sys.executable, "-S", "-c", "import sys, os; sys.path[:0] = eval(os.environ['HERE']); import cloudpickle, "
-             "torch; model = cloudpickle.load(sys.stdin.buffer); print(vars(type(model)).keys()); "
-             "print(model(torch.zeros(1, 2, dtype=torch.long)).sum().item().hex())"],
+            [sys.executable, "-S", "-c", THERE],
             input=cloudpickle.dumps(model), stdout=subprocess.PIPE, check=True, env={"HERE": repr(sys.path)},
         )  # fmt: skip
         print(step, there.stdout.decode())

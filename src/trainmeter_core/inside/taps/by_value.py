@@ -33,18 +33,19 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     @functools.wraps(original)
     def dump(self: Any, *args: Any, **kwargs: Any) -> Any:
         lifted: Any = ()
-        if _SITE.on and agent.model is not None:
+        model = agent.model
+        if _SITE.on and model is not None:
             with _SITE:
-                lifted = agent.model.lift()
+                lifted = model.lift()
         try:
             return original(self, *args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
         finally:
-            if lifted:
+            if lifted and model is not None:
                 with _SITE:
-                    agent.model.put_back(lifted)
+                    model.put_back(lifted)
 
     pickler.dump = dump
 

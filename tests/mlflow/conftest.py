@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +15,7 @@ mlflow = pytest.importorskip("mlflow")
 
 from mlflow_agent import Agent  # noqa: E402
 from moody_proxy import MoodyProxy  # noqa: E402
+from real_server import RealServer  # noqa: E402
 
 from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
 from trainmeter_mlflow.tap import MODULES  # noqa: E402
@@ -30,12 +27,6 @@ os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
 
 PATIENCE_S = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -53,26 +44,12 @@ def migrated(tmp_path_factory):
 def server(tmp_path_factory, migrated):
     folder = tmp_path_factory.mktemp("server")
     (folder / "mlflow.db").write_bytes(migrated.read_bytes())
-    port = free_port()
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-             "--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "a")],
-            stdout=log, stderr=log, cwd=folder, start_new_session=True,
-        )  # fmt: skip
-    uri = f"http://127.0.0.1:{port}"
+    started = RealServer(folder)
     try:
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(uri + "/health", timeout=2).read()
-                break
-            except OSError:
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.2)
-        yield uri
+        started.start()
+        yield started.uri
     finally:
-        os.killpg(process.pid, 15)
-        process.wait(20)
+        started.end()
 
 
 @pytest.fixture

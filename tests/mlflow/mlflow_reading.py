@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mlflow
 
-
 # What transformers takes from the clock: two runs never have the same.
 _CLOCK = ("train_runtime", "train_samples_per_second", "train_steps_per_second")
 

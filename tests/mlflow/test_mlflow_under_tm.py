@@ -96,34 +96,39 @@ PROGRAMS = {"plain": PLAIN, "lightning": LIGHTNING, "autolog": AUTOLOG, "transfo
 
 
 def run(name, server, tmp_path, command, kind="tm", **env):
-    """Run a program in an experiment of its own; what it wrote to stderr, a client, and its one run."""
+    """Run a program in a folder and an experiment of its own; what it wrote to stderr, a client, and its one run.
+
+    Without a server it has the store that MLflow makes in the folder.
+    """
     script = tmp_path / f"train_{name}.py"
     script.write_text(textwrap.dedent(MODEL + PROGRAMS[name]))
     experiment = f"{tmp_path.name}-{kind}"
     env = {
         **os.environ,
-        "MLFLOW_TRACKING_URI": server,
+        **({"MLFLOW_TRACKING_URI": server} if server else {}),
         "EXPERIMENT": experiment,
         "TRAINMETER_HOME": str(tmp_path / "home"),
         "OUT": str(tmp_path / "out"),
         "OMP_NUM_THREADS": "1",
         **env,
     }
-    ended = subprocess.run([*command, str(script)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    folder = tmp_path / kind
+    folder.mkdir()
+    ended = subprocess.run([*command, str(script)], env=env, cwd=folder, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
-    client = mlflow.MlflowClient(server)
+    client = mlflow.MlflowClient(server or f"sqlite:///{folder}/mlflow.db")
     (only,) = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
     return ended.stderr, client, only.info.run_id
 
 
 def with_and_without_tm(name, server, tmp_path, *options, **env):
-    """Run a program under tm and bare, side by side; what it wrote under tm, a client, and the two runs."""
+    """Run a program under tm and bare, side by side; what it wrote under tm, and client and run of both."""
     with ThreadPoolExecutor() as pool:
         bare = pool.submit(run, name, server, tmp_path, [sys.executable], "bare", **env)
         told, client, run_id = run(name, server, tmp_path, [*TM, *options], **env)
     if "`tm publish`" in told:  # on a machine so slow that five seconds at the end were not enough
         publish(tmp_path)
-    return told, client, run_id, bare.result()[2]
+    return told, (client, run_id), bare.result()[1:]
 
 
 def publish(tmp_path):
@@ -137,7 +142,7 @@ def publish(tmp_path):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_users_script_as_it_is_gets_our_series_in_its_own_run(name, server, tmp_path):
     """Golden: metrics, params, tags and status as without tm."""
-    told, client, run_id, bare = with_and_without_tm(name, server, tmp_path)
+    told, (client, run_id), bare = with_and_without_tm(name, server, tmp_path)
     shown = client.get_run(run_id)
     assert len(history(client, run_id, "loss")) >= 30
     assert shown.data.tags["trainmeter.step"] == "30"
@@ -150,15 +155,17 @@ def test_a_users_script_as_it_is_gets_our_series_in_its_own_run(name, server, tm
     assert "viewStateShareKey=trainmeter" in told
     assert "trainmeter itself failed" not in told
     assert shown.info.status == "FINISHED"
-    assert of_user(client, run_id) == of_user(client, bare)
-    assert not any(key.startswith("trainmeter") for key in client.get_run(bare).data.metrics)
+    assert of_user(client, run_id) == of_user(*bare)
+    assert not any(key.startswith("trainmeter") for key in client.get_run(bare[1]).data.metrics)
 
 
-def test_mlflows_own_system_metrics_stay_and_ours_stand_beside_them_where_asked_for(server, tmp_path):
+def test_mlflows_own_system_metrics_stay_and_ours_stand_beside_them_where_asked_for(tmp_path):
+    """In the store that a script has by default, a database in its folder."""
     env = {"MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "0.1"}
-    _, client, run_id, bare = with_and_without_tm("plain", server, tmp_path, "--mlflow-system-metrics", **env)
-    assert of_user(client, run_id) == of_user(client, bare)
-    by_mlflow = {name for name in client.get_run(bare).data.metrics if name.startswith("system/")}
+    told, (client, run_id), bare = with_and_without_tm("plain", "", tmp_path, "--mlflow-system-metrics", **env)
+    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/tm/mlflow.db, then run {run_id}" in told
+    assert of_user(client, run_id) == of_user(*bare)
+    by_mlflow = {name for name in bare[0].get_run(bare[1]).data.metrics if name.startswith("system/")}
     under_tm = {name for name in client.get_run(run_id).data.metrics if name.startswith("system/")}
     ours = {name for name in under_tm if name.startswith("system/trainmeter/")}
     assert "system/cpu_utilization_percentage" in by_mlflow

@@ -62,7 +62,7 @@ class RunPage:
         passport = None
         metrics: list[door.Metric] = []
         for row in rows:
-            told = self.continued(row)
+            told = of_the_run(row, self.before)
             values.update(told)
             metrics += door.metrics_of(told, row.timestamp, row.step)
             passport = row.passport or passport
@@ -77,10 +77,6 @@ class RunPage:
         self.final = self.final or any(row.final for row in rows)
         if due:
             self._tags_at = time.monotonic()
-
-    def continued(self, row: Row) -> dict[str, float]:
-        """Give a row's values as those of the whole run, as far as its earlier processes are known."""
-        return continued(row.values, before=self.before or {}, since={}) if row.values else {}
 
     def draw(self) -> None:
         """Give the run's experiment the charts, and write description and panels."""
@@ -105,6 +101,11 @@ class RunPage:
         if self._door.experiment_tags(experiment_id).get(VIEW_TAG) != view:
             self._door.tag_experiment(experiment_id, VIEW_TAG, view)
         self._met = True
+
+
+def of_the_run(row: Row, before: Mapping[str, float] | None) -> dict[str, float]:
+    """Give a row's values as those of the whole run, as far as its earlier processes are known."""
+    return continued(row.values, before=before or {}, since={}) if row.values else {}
 
 
 def before_this_process(metrics: Mapping[str, float]) -> dict[str, float]:

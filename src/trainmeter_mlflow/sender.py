@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from . import door, spool
 from .place import public_uri, uri_of
-from .run_page import RunPage
+from .run_page import RunPage, of_the_run
 
 if TYPE_CHECKING:
     from trainmeter_core.hookspecs import AgentFace
@@ -178,12 +178,12 @@ class Sender:
                 spool.append(self._directory, parcels)
 
     def _parcel(self, row: Row) -> spool.Parcel:
-        page = self._page(row.target)
-        whole = page.before is not None
-        values = page.continued(row)
-        return spool.Parcel(
-            _address(page.store), page.run_id, row.step, row.timestamp, values, panels=row.final, whole=whole
-        )
+        store, run_id = row.target
+        page = self._pages.get((id(store), run_id))
+        before = page.before if page is not None else None
+        values = of_the_run(row, before)
+        whole = before is not None
+        return spool.Parcel(_address(store), run_id, row.step, row.timestamp, values, panels=row.final, whole=whole)
 
 
 def _address(store: Any) -> str:

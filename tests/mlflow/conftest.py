@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import socket
 import sys
 from types import SimpleNamespace
 
@@ -15,8 +14,8 @@ sys.path.insert(0, __file__.rsplit("/", 1)[0])
 mlflow = pytest.importorskip("mlflow")
 
 from mlflow_agent import Agent  # noqa: E402
-from mlflow_server import tracking_server  # noqa: E402
 from moody_proxy import MoodyProxy  # noqa: E402
+from mlflow_server import RealServer  # noqa: E402
 
 from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
 from trainmeter_mlflow.tap import MODULES  # noqa: E402
@@ -28,12 +27,6 @@ os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
 
 PATIENCE_S = 120.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
@@ -51,8 +44,12 @@ def migrated(tmp_path_factory):
 def server(tmp_path_factory, migrated):
     folder = tmp_path_factory.mktemp("server")
     (folder / "mlflow.db").write_bytes(migrated.read_bytes())
-    with tracking_server(folder) as uri:
-        yield uri
+    started = RealServer(folder)
+    try:
+        started.start()
+        yield started.uri
+    finally:
+        started.end()
 
 
 @pytest.fixture

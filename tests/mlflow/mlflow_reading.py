@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import mlflow
 
+# What transformers takes from the clock: two runs never have the same.
+_CLOCK = ("train_runtime", "train_samples_per_second", "train_steps_per_second")
+
 
 def history(client, run_id, key):
     """What a run has under one name, as (step, value), in the order of steps."""
@@ -17,7 +20,7 @@ def points(client, run_id, key):
 def of_user(client, run_id):
     """Everything that the user logged to a run: metric histories without the clock, params, tags, status."""
     run = client.get_run(run_id)
-    mine = [key for key in run.data.metrics if not key.startswith(("trainmeter/", "system/"))]
+    mine = [key for key in run.data.metrics if not key.startswith(("trainmeter/", "system/", *_CLOCK))]
     return {
         "metrics": {key: history(client, run_id, key) for key in mine},
         "params": run.data.params,

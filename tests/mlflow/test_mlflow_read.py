@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tracemalloc
@@ -58,27 +61,34 @@ def test_a_run_that_never_saw_trainmeter_tells_what_it_knows_and_guesses_nothing
     assert any(gap["field"] == "model.description" for gap in passport["gaps"])
 
 
-def test_histories_come_by_page_and_memory_does_not_grow_with_them(monkeypatch):
-    """A million points of a store that gives pages: never more than a page is held."""
-    asked = []
+def test_a_long_history_is_streamed_from_a_real_store(client, database, monkeypatch):
+    """Ten times the points, put into MLflow's own tables by SQL, take the memory of a page and no more."""
+    monkeypatch.setattr(stores, "PAGE", 500)
+    short, long = (run_with_history(client, database, points) for points in (1_000, 10_000))
+    losses_of(short, database)  # what is imported and kept at first is none of the memory in question
+    peaks = []
+    for run_id, points in ((short, 1_000), (long, 10_000)):
+        gc.collect()
+        tracemalloc.start()
+        loss = losses_of(run_id, database)["loss"]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (loss.count, loss.first, loss.last) == (points, (1.0, 0), (1 / points, points - 1))
+    assert peaks[1] < 1.5 * peaks[0]
 
-    def get_metric_history(run_id, key, max_results, page_token):
-        start = int(page_token or 0)
-        asked.append(start)
-        return mlflow.store.entities.PagedList(
-            [(start, at) for at in range(max_results)],
-            str(start + max_results) if start + max_results < 1_000_000 else None,
-        )
 
-    store = SimpleNamespace(get_metric_history=get_metric_history)
-    next(iter(stores.history(store, "r", "loss")))  # what is imported at first is none of the memory in question
-    asked.clear()
-    tracemalloc.start()
-    assert sum(1 for _ in stores.history(store, "r", "loss")) == 1_000_000
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(asked) == 1_000_000 // stores.PAGE
-    assert peak < 40 << 20
+def run_with_history(client, database, points):
+    run_id = fresh_run(client, "long")
+    rows = [(1 / (step + 1), step, step, run_id) for step in range(points)]
+    columns = "(key, value, timestamp, step, run_uuid, is_nan) VALUES ('loss', ?, ?, ?, ?, 0)"
+    with contextlib.closing(sqlite3.connect(database[len("sqlite:///") :])) as opened, opened:
+        opened.executemany("INSERT INTO metrics " + columns, rows)
+        opened.execute("INSERT INTO latest_metrics " + columns, rows[-1])
+    return run_id
+
+
+def losses_of(run_id, database):
+    return plugin.open_run("mlflow:" + run_id, database).losses
 
 
 def test_a_real_server_gives_every_page(server, monkeypatch):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ MODEL = f"""
 
 PLAIN = """
     import mlflow
-    mlflow.set_experiment("plain")
+    mlflow.set_experiment(os.environ["EXPERIMENT"])
     model = GPT(config())
     optimizer = torch.optim.AdamW(model.parameters())
     with mlflow.start_run():
@@ -44,7 +45,7 @@ PLAIN = """
             mlflow.log_metric("loss", loss.item(), step=step)
 """
 
-LIGHTNING = """
+_MODULE = """
     import lightning
     from lightning.pytorch.loggers import MLFlowLogger
     class Module(lightning.LightningModule):
@@ -57,40 +58,77 @@ LIGHTNING = """
             return loss
         def configure_optimizers(self):
             return torch.optim.AdamW(self.parameters())
-    logger = MLFlowLogger("lightning", tracking_uri=os.environ["MLFLOW_TRACKING_URI"])
-    trainer = lightning.Trainer(max_steps=30, log_every_n_steps=1, logger=logger, accelerator="cpu",
-        enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False)
-    trainer.fit(Module(), torch.utils.data.DataLoader(rows, batch_size=4))
+    def fit(logger):
+        trainer = lightning.Trainer(max_steps=30, log_every_n_steps=1, logger=logger, accelerator="cpu",
+            enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False)
+        trainer.fit(Module(), torch.utils.data.DataLoader(rows, batch_size=4))
 """
+
+LIGHTNING = (
+    _MODULE
+    + """
+    fit(MLFlowLogger(os.environ["EXPERIMENT"], tracking_uri=os.environ["MLFLOW_TRACKING_URI"]))
+"""
+)
+
+AUTOLOG = (
+    _MODULE
+    + """
+    import mlflow
+    mlflow.set_experiment(os.environ["EXPERIMENT"])
+    mlflow.pytorch.autolog(log_every_n_step=1, log_models=False)
+    fit(False)
+"""
+)
 
 TRANSFORMERS = """
     from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
-    os.environ["MLFLOW_EXPERIMENT_NAME"] = "transformers"
+    import mlflow
+    mlflow.transformers.autolog()
+    os.environ["MLFLOW_EXPERIMENT_NAME"] = os.environ["EXPERIMENT"]
     model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=16, n_embd=16, n_layer=2, n_head=2))
     args = TrainingArguments(os.environ["OUT"], max_steps=30, per_device_train_batch_size=4, logging_steps=1,
         report_to="mlflow", use_cpu=True, save_strategy="no", disable_tqdm=True)
     Trainer(model, args, train_dataset=[{"input_ids": row, "labels": row} for row in rows]).train()
 """
 
-PROGRAMS = {"plain": PLAIN, "lightning": LIGHTNING, "transformers": TRANSFORMERS}
+PROGRAMS = {"plain": PLAIN, "lightning": LIGHTNING, "autolog": AUTOLOG, "transformers": TRANSFORMERS}
 
 
-def run(name, server, tmp_path, command):
-    """Run a program; what it wrote to stderr, a client, its run, and how many its experiment has."""
+def run(name, server, tmp_path, command, kind="tm", **env):
+    """Run a program in a folder and an experiment of its own; what it wrote to stderr, a client, and its one run.
+
+    Without a server it has the store that MLflow makes in the folder.
+    """
     script = tmp_path / f"train_{name}.py"
     script.write_text(textwrap.dedent(MODEL + PROGRAMS[name]))
+    experiment = f"{tmp_path.name}-{kind}"
     env = {
         **os.environ,
-        "MLFLOW_TRACKING_URI": server,
+        **({"MLFLOW_TRACKING_URI": server} if server else {}),
+        "EXPERIMENT": experiment,
         "TRAINMETER_HOME": str(tmp_path / "home"),
         "OUT": str(tmp_path / "out"),
         "OMP_NUM_THREADS": "1",
+        **env,
     }
-    ended = subprocess.run([*command, str(script)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    folder = tmp_path / kind
+    folder.mkdir()
+    ended = subprocess.run([*command, str(script)], env=env, cwd=folder, capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0, ended.stderr
-    client = mlflow.MlflowClient(server)
-    runs = client.search_runs([client.get_experiment_by_name(name).experiment_id])
-    return ended.stderr, client, runs[0].info.run_id, len(runs)
+    client = mlflow.MlflowClient(server or f"sqlite:///{folder}/mlflow.db")
+    (only,) = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
+    return ended.stderr, client, only.info.run_id
+
+
+def with_and_without_tm(name, server, tmp_path, *options, **env):
+    """Run a program under tm and bare, side by side; what it wrote under tm, and client and run of both."""
+    with ThreadPoolExecutor() as pool:
+        bare = pool.submit(run, name, server, tmp_path, [sys.executable], "bare", **env)
+        told, client, run_id = run(name, server, tmp_path, [*TM, *options], **env)
+    if "`tm publish`" in told:  # on a machine so slow that five seconds at the end were not enough
+        publish(tmp_path)
+    return told, (client, run_id), bare.result()[1:]
 
 
 def publish(tmp_path):
@@ -103,13 +141,10 @@ def publish(tmp_path):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_users_script_as_it_is_gets_our_series_in_its_own_run(name, server, tmp_path):
-    """For the plain script also golden: metrics, params and tags as without tm."""
-    told, client, run_id, runs = run(name, server, tmp_path, TM)
-    assert runs == 1
-    if "`tm publish`" in told:  # on a machine so slow that five seconds at the end were not enough
-        publish(tmp_path)
+    """Golden: metrics, params, tags and status as without tm."""
+    told, (client, run_id), bare = with_and_without_tm(name, server, tmp_path)
     shown = client.get_run(run_id)
-    assert len(history(client, run_id, "loss")) == 30
+    assert len(history(client, run_id, "loss")) >= 30
     assert shown.data.tags["trainmeter.step"] == "30"
     assert shown.data.tags["trainmeter.tokens"] == str(30 * 4 * 16)
     assert float(shown.data.tags["trainmeter.mfu_pct"]) > 0
@@ -120,17 +155,30 @@ def test_a_users_script_as_it_is_gets_our_series_in_its_own_run(name, server, tm
     assert "viewStateShareKey=trainmeter" in told
     assert "trainmeter itself failed" not in told
     assert shown.info.status == "FINISHED"
-    if name == "plain":
-        _, _, bare, runs = run(name, server, tmp_path, [sys.executable])
-        assert (bare == run_id, runs) == (False, 2)
-        assert of_user(client, run_id) == of_user(client, bare)
-        assert not any(key.startswith("trainmeter") for key in client.get_run(bare).data.metrics)
+    assert of_user(client, run_id) == of_user(*bare)
+    assert not any(key.startswith("trainmeter") for key in client.get_run(bare[1]).data.metrics)
+
+
+def test_mlflows_own_system_metrics_stay_and_ours_stand_beside_them_where_asked_for(tmp_path):
+    """In the store that a script has by default, a database in its folder."""
+    env = {"MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "0.1"}
+    told, (client, run_id), bare = with_and_without_tm("plain", "", tmp_path, "--mlflow-system-metrics", **env)
+    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/tm/mlflow.db, then run {run_id}" in told
+    assert of_user(client, run_id) == of_user(*bare)
+    by_mlflow = {name for name in bare[0].get_run(bare[1]).data.metrics if name.startswith("system/")}
+    under_tm = {name for name in client.get_run(run_id).data.metrics if name.startswith("system/")}
+    ours = {name for name in under_tm if name.startswith("system/trainmeter/")}
+    assert "system/cpu_utilization_percentage" in by_mlflow
+    assert under_tm - ours == by_mlflow
+    assert "system/trainmeter/mfu_pct" in ours
+    steps = [step for step, _ in history(client, run_id, "system/cpu_utilization_percentage")]
+    assert steps == list(range(len(steps)))  # its monitor counts on as if ours were not there
 
 
 def test_calls_that_hold_the_training_up_are_named_at_the_end(proxy, tmp_path):
     """A server that takes 200 ms for each call: more than 5 % of this run goes there."""
     proxy.delay_s = 0.2
-    told, _, _, _ = run("plain", proxy.uri, tmp_path, TM)
+    told, _, _ = run("plain", proxy.uri, tmp_path, TM)
     assert "MLflow's synchronous log_metric took " in told
     assert "% of the run: pass synchronous=False, or log less often" in told
 
@@ -138,7 +186,7 @@ def test_calls_that_hold_the_training_up_are_named_at_the_end(proxy, tmp_path):
 def test_what_a_server_would_not_take_waits_for_tm_publish(server, tmp_path, proxy):
     """Only what is ours is refused here: MLflow itself would repeat the user's own calls for minutes."""
     proxy.status, proxy.only_with = 503, b"trainmeter"
-    told, _, run_id, _ = run("plain", proxy.uri, tmp_path, TM)
+    told, _, run_id = run("plain", proxy.uri, tmp_path, TM)
     client = mlflow.MlflowClient(server)
     assert "a tracker did not answer: `tm publish`" in told
     assert not history(client, run_id, "trainmeter/step")

@@ -241,6 +241,10 @@ class Publishing:
         row = self._measure(Window(0, 0.0, {}, {}), {})
         return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
+    def readings(self) -> dict[str, float]:
+        """What lies on the board now."""
+        return {PREFIX + name: value for name, value in readings_of(self._board.content()).items()}
+
     def _make_row(self) -> dict[str, float]:
         """The row of the window, which ends here; another thread than the training one may ask for it."""
         seconds = _by_kind(self._agent, self._seconds)

@@ -44,7 +44,8 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
         again["efficiency"] = derive.efficiency(again, sheet)
         again["verdicts"] = _verdicts(passport, utilization.found(again))
     except (ArithmeticError, ValueError) as error:  # inputs that no run can have: 1e154 tokens in a sequence
-        return [Finding("compute", "inputs out of any range", f"{type(error).__name__}: {error}")]
+        out_of_range = Finding("compute", "inputs out of any range", f"{type(error).__name__}: {error}")
+        return [out_of_range, *_rest(passport, formulas, set()), *_digest(passport)]
     again["time"] = {**passport["time"], "shares": derive.shares(passport, sheet)}
     reasons = {gap["field"]: gap["reason"] for gap in sheet.gaps}
     findings = [
@@ -57,9 +58,12 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
     if passport["verdicts"] != again["verdicts"]:
         findings.append(Finding("verdicts", _codes(passport["verdicts"]), _codes(again["verdicts"])))
     findings += _rest(passport, formulas, {finding.field for finding in findings})
-    if passport["digest"] != digest(passport):
-        findings.append(Finding("digest", passport["digest"], digest(passport)))
-    return findings
+    return findings + _digest(passport)
+
+
+def _digest(passport: Json) -> list[Finding]:
+    follows = digest(passport)
+    return [] if passport["digest"] == follows else [Finding("digest", passport["digest"], follows)]
 
 
 _CHECKED = ("model", "compute", "efficiency", "verdicts", "gaps", "digest")

@@ -6,6 +6,7 @@ import csv
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from click.testing import CliRunner
@@ -33,10 +34,15 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def run():
     """Six blocks of two steps, half a second apart, on one GPU; a reading of node and GPU before each."""
-    writer = RunWriter.create("train.py", ["python"], started=START, run_id="abc123", budget_steps=24)
+    return written(BLOCKS, "abc123").directory
+
+
+def written(blocks, run_id):
+    """A finished run of so many blocks."""
+    writer = RunWriter.create("train.py", ["python"], started=START, run_id=run_id, budget_steps=24)
     writer.append("process", t=START, rank=0, pid=1, world_size=1, local_rank=0)
     writer.append("hardware", t=START, gpus=[{"name": "X", "uuid": "GPU-1"}], peak_tflops=100.0)
-    for at in range(BLOCKS):
+    for at in range(blocks):
         t = START + 0.5 * at
         writer.append("node", t=t, readings={"node/cpu_pct": 10.0 + at, "node/unheard_of": 1})
         writer.append("gpu", t=t, gpus={"GPU-1": {"power_w": 300.0 + at}}, seconds=0.5)
@@ -49,7 +55,7 @@ def run():
     writer.append("exit", code=0, signal=None, seconds=3.0)
     writer.write_passport(build(read_run(writer.directory)), "")
     writer.close()
-    return writer.directory
+    return writer
 
 
 def export(*words):
@@ -184,6 +190,21 @@ def test_what_was_left_of_another_export_is_not_gone_on_with(run, place, monkeyp
     export("csv", "--every", "1", "--out", "out")
     assert len(table(place / "out")) == 3
     assert not list(place.glob(".out.*"))
+
+
+@pytest.mark.parametrize("form", ["csv", "openmetrics", "tensorboard"])
+def test_memory_does_not_grow_with_the_run(place, monkeypatch, form):
+    """A million steps need what a few thousand do. (Parquet's memory is pyarrow's own, which Python does not see.)"""
+    pytest.importorskip(NEEDS.get(form, "csv"))
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 50)
+    peaks = []
+    for count in (100, 200, 2000):  # the first loads what is loaded once
+        writer = written(count, f"run{count}")
+        tracemalloc.start()
+        assert export(form, "--every", "0", *FILES[form], writer.run_id).exit_code == 0
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]
 
 
 def test_a_second_export_to_the_same_place_is_refused_while_the_first_goes_on(run, place):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import pty
 import subprocess
 import sys
 import tracemalloc
@@ -243,6 +246,22 @@ def test_an_event_file_is_read_back_as_the_run(run, place):
         assert export("tensorboard", "--directory", "logs").exit_code == 0
     assert len(list((place / "logs").iterdir())) == 1
     assert build(open_run(str(place / "logs"))) == json.loads((run / "passport.json").read_text())
+
+
+def test_a_terminal_is_shown_how_far_it_is_and_a_file_is_not(run, place):
+    words = [sys.executable, "-m", "trainmeter_core", "export", "csv", "--every", "0", "--out", "out"]
+    ours, theirs = pty.openpty()
+    done = subprocess.run(words, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"})
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while more := os.read(ours, 4096):
+            shown += more
+    assert done.returncode == 0
+    assert b"exporting" in shown
+    assert b"5 rows in out" in shown
+    quiet = subprocess.run(words, capture_output=True, text=True)
+    assert quiet.stderr == "5 rows in out\n"
 
 
 def test_what_cannot_be_exported_costs_one_line(place):

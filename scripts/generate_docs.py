@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core.flops import CONVENTIONS
 from trainmeter_core.outside.node.series import SERIES as NODE_SERIES
 from trainmeter_core.passport import schema
+from trainmeter_core.passport.leaves import kind_of
 from trainmeter_core.passport.same import MAY_DIFFER
 from trainmeter_core.series import PREFIX, SERIES
 
@@ -85,8 +86,9 @@ model card with metadata), `--out FILE`; several runs make a table.
 - A number is `{value, unit, source}`. Its source is one of: measured (a clock or counter), counted (steps, tokens,
   bytes), formula (follows from other numbers in the same passport), user (given to `tm` or logged), assumed (a table,
   equal ranks, the goal of the framework). A value that is not known is null, and `gaps` has the reason.
-- `tm passport --check FILE` computes every number of source formula again from the inputs in the passport and names
-  those that do not hold; the digest tells an edit of any other field. It proves no author.
+- `tm passport --check FILE` computes again what follows from other fields of the passport and names what does not hold;
+  the digest tells an edit of any other field. Below, `follows` is what is computed again, `input` what it is computed
+  from, and `told` what only the digest guards; units and sources follow everywhere. It proves no author.
 - Prices and carbon factors are no part of it: `--usd-per-gpu-hour` and `--kgco2-per-kwh` show them beside it.
 """
 
@@ -94,12 +96,20 @@ model card with metadata), `--out FILE`; several runs make a table.
 def passport() -> str:
     """The page of the passport's fields."""
     described = schema.load()
-    lines = [PASSPORT_HEAD, "## Fields", "", "| field | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {kind} | {meaning} |" for name, kind, meaning in _fields("", described)]
+    lines = [PASSPORT_HEAD, "## Fields", "", "| field | type | check | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {kind} | {_checked(name)} | {meaning} |" for name, kind, meaning in _fields("", described)]
     lines += ["", "## The same run from its directory and from a tracker", "", "Equal but for these fields:", ""]
     lines += ["| field | why it may differ |", "|---|---|"]
     lines += [f"| `{name}` | {reason} |" for name, reason in MAY_DIFFER.items()]
     return "\n".join([*lines, ""])
+
+
+def _checked(name: str) -> str:
+    """What a check does with a field; nothing for one whose parts differ."""
+    try:
+        return kind_of(tuple(name.split(".")))
+    except KeyError:
+        return ""
 
 
 def _fields(path: str, node: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -83,6 +83,9 @@ class AgentFace(Protocol):
     def counts(self) -> dict[str, float]:
         """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 
+    def readings(self) -> dict[str, float]:
+        """What `tm` reads of the GPUs and of the node now, by series name with prefix; empty without a `tm`."""
+
     def each_row(self, work: Callable[[], None]) -> None:
         """Call `work`, guarded, on the training thread after an optimizer step, at most once a second.
 

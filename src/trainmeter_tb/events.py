@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import struct
@@ -123,6 +124,7 @@ def add_row(event: Any, row: Mapping[str, float]) -> None:
         add_string(event, COUNTS_TAG, OWN_PLUGIN, json.dumps(exact, separators=(",", ":")).encode())
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_count(tag: str) -> bool:
     try:
         return series_of(tag).unit in _COUNTED

@@ -90,8 +90,10 @@ def _write(file: BinaryIO, event_type: Any, layout_type: Any, passport: Mapping[
     from trainmeter_core.passport.markdown import render
 
     step, at = 0, 0.0
+    fresh = not file.seek(0, os.SEEK_END)
     for step, at, series in rows:
-        if not file.seek(0, os.SEEK_END):
+        if fresh:
+            fresh = False
             file.write(framed(event_type(wall_time=at, file_version="brain.Event:2").SerializeToString()))
             layout = event_type(wall_time=at)
             add_string(layout, LAYOUT_TAG, LAYOUT_PLUGIN, panels.merged_layout(layout_type, None))

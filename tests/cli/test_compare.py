@@ -6,8 +6,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from passport_runs import rich
 
 from trainmeter_core.cli import compare
+from trainmeter_core.passport.build import build
 from trainmeter_core.readings import Absent
 
 
@@ -35,6 +37,35 @@ def test_the_exit_code_tells_a_drop_and_what_cannot_be_told(drop, fell, limit, c
     done = run("a", "b", "--fail-if-mfu-drops", limit)
     assert (done.exit_code, done.stdout) == (code, "words\n")
     assert ("MFU" in done.stderr) == (code > 0)
+
+
+def passport_file(path, seconds, commit):
+    """Of a run whose steady part took so long, on code of a commit."""
+    record = rich()
+    record.model = {"class": "GPT", "module": "model", "config": CONFIG, "modules": []}
+    record.identity.git_commit = commit
+    for totals in record.ranks.values():
+        totals.steady_wall_s = seconds
+        totals.time_s["data_wait"] += seconds - 50.0
+    path.write_text(json.dumps(build(record)))
+    return str(path)
+
+
+CONFIG = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 128, "vocab_size": 50304, "bias": False}
+
+
+def test_two_passports_are_compared_and_ci_is_told_by_the_exit_code(tmp_path):
+    """With nothing made up between the command and the passports: a tenth more time, all of it waiting for data."""
+    a = passport_file(tmp_path / "a.json", 50.0, "aaaaaaa")
+    b = passport_file(tmp_path / "b.json", 55.0, "bbbbbbb")
+    for limit, code in {"9%": 1, "10%": 0}.items():
+        done = run(a, b, "--fail-if-mfu-drops", limit)
+        assert done.exit_code == code, done.stdout
+    assert run(b, a, "--fail-if-mfu-drops", "0%").exit_code == 0
+    words = run(a, b).stdout
+    assert "bbbbbbb" in words
+    assert "data" in words
+    assert json.loads(run(a, b, "--json").stdout)
 
 
 def test_without_a_limit_the_exit_code_is_0(drop):

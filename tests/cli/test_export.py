@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import pty
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from click.testing import CliRunner
@@ -33,10 +37,15 @@ def place(tmp_path, monkeypatch):
 @pytest.fixture
 def run():
     """Six blocks of two steps, half a second apart, on one GPU; a reading of node and GPU before each."""
-    writer = RunWriter.create("train.py", ["python"], started=START, run_id="abc123", budget_steps=24)
+    return written(BLOCKS, "abc123").directory
+
+
+def written(blocks, run_id):
+    """A finished run of so many blocks."""
+    writer = RunWriter.create("train.py", ["python"], started=START, run_id=run_id, budget_steps=24)
     writer.append("process", t=START, rank=0, pid=1, world_size=1, local_rank=0)
     writer.append("hardware", t=START, gpus=[{"name": "X", "uuid": "GPU-1"}], peak_tflops=100.0)
-    for at in range(BLOCKS):
+    for at in range(blocks):
         t = START + 0.5 * at
         writer.append("node", t=t, readings={"node/cpu_pct": 10.0 + at, "node/unheard_of": 1})
         writer.append("gpu", t=t, gpus={"GPU-1": {"power_w": 300.0 + at}}, seconds=0.5)
@@ -49,7 +58,7 @@ def run():
     writer.append("exit", code=0, signal=None, seconds=3.0)
     writer.write_passport(build(read_run(writer.directory)), "")
     writer.close()
-    return writer.directory
+    return writer
 
 
 def export(*words):
@@ -186,6 +195,21 @@ def test_what_was_left_of_another_export_is_not_gone_on_with(run, place, monkeyp
     assert not list(place.glob(".out.*"))
 
 
+@pytest.mark.parametrize("form", ["csv", "openmetrics", "tensorboard"])
+def test_memory_does_not_grow_with_the_run(place, monkeypatch, form):
+    """A million steps need what a few thousand do. (Parquet's memory is pyarrow's own, which Python does not see.)"""
+    pytest.importorskip(NEEDS.get(form, "csv"))
+    monkeypatch.setattr(parts, "ROWS_OF_A_PART", 50)
+    peaks = []
+    for count in (100, 200, 2000):  # the first loads what is loaded once
+        writer = written(count, f"run{count}")
+        tracemalloc.start()
+        assert export(form, "--every", "0", *FILES[form], writer.run_id).exit_code == 0
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.5 * peaks[1]
+
+
 def test_a_second_export_to_the_same_place_is_refused_while_the_first_goes_on(run, place):
     found = replay.RunRows(run)
 
@@ -222,6 +246,22 @@ def test_an_event_file_is_read_back_as_the_run(run, place):
         assert export("tensorboard", "--directory", "logs").exit_code == 0
     assert len(list((place / "logs").iterdir())) == 1
     assert build(open_run(str(place / "logs"))) == json.loads((run / "passport.json").read_text())
+
+
+def test_a_terminal_is_shown_how_far_it_is_and_a_file_is_not(run, place):
+    words = [sys.executable, "-m", "trainmeter_core", "export", "csv", "--every", "0", "--out", "out"]
+    ours, theirs = pty.openpty()
+    done = subprocess.run(words, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"})
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while more := os.read(ours, 4096):
+            shown += more
+    assert done.returncode == 0
+    assert b"exporting" in shown
+    assert b"5 rows in out" in shown
+    quiet = subprocess.run(words, capture_output=True, text=True)
+    assert quiet.stderr == "5 rows in out\n"
 
 
 def test_what_cannot_be_exported_costs_one_line(place):

@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tensorboard_server import CHROMIUM, CHROMIUM_ARGS
 
 pytest.importorskip("tensorboard")
 
@@ -107,6 +108,33 @@ def test_a_live_run_grows_in_the_viewer_which_ends_with_it(launch, tmp_path):
     assert watched.process.returncode == 0
     assert said.count("http://") == 1
     assert is_closed(address)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_live_run_is_watched_in_the_tab_while_it_grows(launch, tmp_path):
+    """The page is opened once and not reloaded."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    watched = Watched(launch, tmp_path, "--web", "--port", "7750")
+    try:
+        address = watched.address()
+        until(lambda: steps_shown(address))
+        with sync_api.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
+            page = browser.new_page()
+            page.goto(f"{address}/#trainmeter")
+            frame = page.frame_locator("iframe")
+            tokens = frame.locator('.card [data-series="tokens"]').first
+            tokens.wait_for(timeout=WITHIN_S * 1000)
+            seen = [float(tokens.get_attribute("data-value"))]
+            for _ in range(2):
+                until(lambda: float(tokens.get_attribute("data-value")) > seen[-1])
+                seen.append(float(tokens.get_attribute("data-value")))
+            browser.close()
+    finally:
+        watched.end()
+    assert seen == sorted(set(seen))
+    assert all(count % (2 * 16) == 0 for count in seen), "whole batches of 2 sequences of 16 tokens"
 
 
 def test_the_viewer_dies_with_a_tm_that_is_killed(launch, tmp_path):

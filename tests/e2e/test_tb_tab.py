@@ -24,6 +24,7 @@ pytestmark = [
 
 A, B = "gpt/baseline", "gpt/no-workers"
 WRITERS = {"torch": "tensorboard.summary.writer.event_file_writer", "tensorboardX": "tensorboardX.event_file_writer"}
+SMALLEST_TEXT_PX = 10
 HTML = "<img src=x onerror=alert(1)>&lt;b&gt;"
 
 
@@ -179,6 +180,24 @@ def test_it_follows_dark_mode_while_it_is_open(page, tensorboard):
     assert frame.locator("body").evaluate(background) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("width", [1280, 2560])
+def test_it_is_readable_on_a_narrow_and_on_a_wide_screen(page, tensorboard, width):
+    """Nothing is cut off sideways, the width is used, and no text is tiny."""
+    page.set_viewport_size({"width": width, "height": 1400})
+    frame = open_tab(page, tensorboard)
+    frame.locator("#overview canvas").first.wait_for()
+    body = frame.locator("body")
+    assert body.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    sizes = body.evaluate(
+        """body => [...body.querySelectorAll("*")].filter(
+             node => node.checkVisibility() && [...node.childNodes].some(c => c.nodeType == 3 && c.data.trim()))
+           .map(node => parseFloat(getComputedStyle(node).fontSize))"""
+    )
+    assert min(sizes) >= SMALLEST_TEXT_PX
+    headline = frame.locator("#headline").bounding_box()
+    assert headline["width"] > 0.6 * width
+
+
 def test_it_is_usable_by_keyboard_alone(page, tensorboard, newest):
     frame = open_tab(page, tensorboard)
     chart = frame.locator('figure[aria-label^="Chart: Tokens."]')
@@ -260,6 +279,20 @@ def test_a_growing_run_is_followed(page, tmp_path):
         )
         events.close("# done")
         frame.locator('.card [data-series="tokens_per_s"][data-value="20"]').wait_for(timeout=40_000)
+    finally:
+        server.close()
+
+
+def test_log_directories_of_several_places_are_shown_by_the_names_that_the_user_gave(page, logdir, newest):
+    """--logdir_spec, which only TensorBoard's own Python server knows."""
+    server = TensorBoard("", f"--logdir_spec=left:{logdir / A},right:{logdir / B}")
+    try:
+        server.wait_for_runs(2, step=2000)
+        frame = open_tab(page, server)
+        words = frame.locator("#differences").inner_text().replace("\n", " ")
+        assert "B right/. against A left/." in words
+        shown_values = shown(frame, '.card [data-series="tokens"]')
+        assert shown_values == [float(np.float32(newest[run]["trainmeter/tokens"])) for run in (A, B)]
     finally:
         server.close()
 

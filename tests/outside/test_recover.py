@@ -173,3 +173,15 @@ def test_the_next_tm_recovers_by_itself_once_the_log_rests():
     os.utime(writer.directory / "log.jsonl", (1.6e9, 1.6e9))
     recover_in_background()
     wait_for((writer.directory / "passport.md").exists)
+
+
+def test_a_command_under_tm_recovers_what_an_earlier_tm_left(program, tm):
+    """Nobody has to ask for it."""
+    writer = RunWriter.create("train.py", ["python"])
+    writer.append("node", readings={"x": 1.0})
+    writer.close()
+    os.utime(writer.directory / "log.jsonl", (1.6e9, 1.6e9))
+    assert subprocess.run([*tm, program("pass")], capture_output=True).returncode == 0
+    wait_for((writer.directory / "passport.md").exists)
+    passport = json.loads((writer.directory / "passport.json").read_text())
+    assert passport["readings"]["node"]["x"]["mean"]["value"] == 1.0

@@ -58,6 +58,9 @@ class Agent:
         self.rows.append(row)
         return row
 
+    def readings(self):
+        return {"trainmeter/node/load_1": 1.5}
+
     def passport(self):
         record = RunRecord(world_size=1)
         record.identity.script, record.identity.name = "train.py", "pi <b>*x*</b> | y"

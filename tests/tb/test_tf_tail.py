@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import reading
+from agent_in_test import Agent
 
 from trainmeter_tb import plugin, tf
 from trainmeter_tb.records import framed
@@ -109,8 +110,36 @@ def test_the_function_is_what_it_was_after_the_undo(tensorflow, agent):
     plugin._children.clear()
 
 
-def test_without_optimizer_steps_nothing_is_written(tensorflow, agent, tmp_path):
-    """A Keras model's training is not seen."""
+@pytest.fixture
+def untorched(monkeypatch):
+    """As in a program that never imports torch."""
+    monkeypatch.setattr(tf, "_TORCH", "torch.that.is.not.there")
+
+
+def test_without_torch_the_machines_readings_stand_at_the_users_own_steps(tensorflow, agent, tmp_path, untorched):
+    """A Keras model's training is not seen: there are no steps, rates or shares of ours, and no passport."""
+    agent.row = lambda final=False, reader="": None
+    agent.passport = lambda: None
+    undo = plugin.install_tap(tensorflow, agent)
+    child = plugin._children[id(agent)]
+    with tensorflow.create_file_writer_v2(logdir=tmp_path / "logs"):
+        for step in (3, 7):
+            tensorflow.scalar("epoch_loss", 1.0, step=step)
+            tensorflow.flush()
+            child.look()
+        child.look()
+    plugin.finish(agent)
+    undo()
+    beside = tmp_path / "logs" / "trainmeter"
+    assert {value.tag for event in reading.events(beside) for value in event.summary.value} == {
+        "trainmeter/node/load_1", "custom_scalars__config__", "trainmeter/version",
+    }  # fmt: skip
+    assert reading.scalars(beside, "trainmeter/node/load_1") == [(3, 1.5), (7, 1.5)]
+    assert agent.observed == [({"epoch_loss": 1.0}, 3), ({"epoch_loss": 1.0}, 7)]
+
+
+def test_where_torch_is_to_step_nothing_is_written_before_it_does(tensorflow, agent, tmp_path, monkeypatch):
+    monkeypatch.setattr(tf, "_TORCH", "sys")
     agent.row = lambda final=False, reader="": None
     undo = plugin.install_tap(tensorflow, agent)
     with tensorflow.create_file_writer_v2(logdir=tmp_path / "logs"):
@@ -120,6 +149,21 @@ def test_without_optimizer_steps_nothing_is_written(tensorflow, agent, tmp_path)
     undo()
     assert not (tmp_path / "logs" / "trainmeter").exists()
     assert agent.observed == [({"epoch_loss": 1.0}, 0)]
+
+
+def test_of_several_ranks_with_one_directory_one_writes(tensorflow, tmp_path):
+    """Each follows the losses; the rows of two would be a zigzag, and TensorBoard polls one file of a run."""
+    ranks = [Agent(), Agent()]
+    children = [tf.ChildRun(agent) for agent in ranks]
+    for agent, child in zip(ranks, children, strict=True):
+        child.opened(tmp_path)
+        agent.step()
+    for agent, child in zip(ranks, children, strict=True):
+        agent.step()
+        child.finish()
+    assert len(reading.files(tmp_path / "trainmeter")) == 1
+    assert [step for step, _ in reading.scalars(tmp_path / "trainmeter", "trainmeter/step")] == [1, 2]
+    assert [len(agent.places) for agent in ranks] == [1, 0]
 
 
 def test_a_forked_child_writes_nothing(tensorflow, agent, tmp_path, monkeypatch):

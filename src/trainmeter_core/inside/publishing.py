@@ -258,6 +258,10 @@ class Publishing:
         row = self._measure(Window(0, 0.0, {}, {}), {})
         return {name: row[name] for name in (PREFIX + each for each in CUMULATIVE) if name in row}
 
+    def readings(self) -> dict[str, float]:
+        """What lies on the board now."""
+        return {PREFIX + name: value for name, value in readings_of(self._board.content()).items()}
+
     def _after_startup(self) -> bool:
         """Say whether a step ended that is not start-up."""
         agent = self._agent

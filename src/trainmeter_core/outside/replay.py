@@ -168,9 +168,12 @@ _GPU_SERIES = {
 }
 
 
+_DECODER = json.JSONDecoder()
+
+
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = _DECODER.decode(line.decode())
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

@@ -89,7 +89,7 @@ def blocking_calls(
 def nothing_seen(agents: int, command: Sequence[str]) -> str:
     """Say why a run has no steps, as far as it can be told."""
     if agents:
-        return "no optimizer step was seen, so there is nothing to count"
+        return "no optimizer step of torch was seen, so there is nothing to count"
     blind = next((word for word in command[1:4] if word in ("-I", "-E", "-S", "-IS", "-ES")), None)
     if blind:
         return f"Python's {blind} keeps the agent out: nothing inside the program was seen"

@@ -9,8 +9,9 @@ from typing import Any, Iterator, NamedTuple
 from trainmeter_core.readings import Absent
 
 from . import about, derive, utilization
-from .build import FormulasFor, digest
+from .build import FormulasFor, build, digest
 from .formulas import formulas_for
+from .restore import restore
 from .sheet import FORMULA, Json, Sheet
 
 RELATIVE = 1e-9
@@ -28,7 +29,9 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
     """What does not hold in a valid passport; an empty list when everything does.
 
     FLOPs follow from the model's description and the batches, rates and utilizations from these and the steady part,
-    shares from the seconds. What was measured follows from nothing: there, only the digest tells that it was edited.
+    shares from the seconds, and what else a passport states of its own inputs (devices, energy, units, sources) from
+    building it again. What was measured follows from nothing: there, only the digest tells that it was edited
+    (`leaves.FIELDS` says which field is which).
     """
     description = passport["model"]["description"]
     found = formulas(
@@ -41,7 +44,8 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
         again["efficiency"] = derive.efficiency(again, sheet)
         again["verdicts"] = _verdicts(passport, utilization.found(again))
     except (ArithmeticError, ValueError) as error:  # inputs that no run can have: 1e154 tokens in a sequence
-        return [Finding("compute", "inputs out of any range", f"{type(error).__name__}: {error}")]
+        out_of_range = Finding("compute", "inputs out of any range", f"{type(error).__name__}: {error}")
+        return [out_of_range, *_rest(passport, formulas, set()), *_digest(passport)]
     again["time"] = {**passport["time"], "shares": derive.shares(passport, sheet)}
     reasons = {gap["field"]: gap["reason"] for gap in sheet.gaps}
     findings = [
@@ -53,9 +57,34 @@ def check(passport: Json, formulas: FormulasFor = formulas_for) -> list[Finding]
     ]
     if passport["verdicts"] != again["verdicts"]:
         findings.append(Finding("verdicts", _codes(passport["verdicts"]), _codes(again["verdicts"])))
-    if passport["digest"] != digest(passport):
-        findings.append(Finding("digest", passport["digest"], digest(passport)))
-    return findings
+    findings += _rest(passport, formulas, {finding.field for finding in findings})
+    return findings + _digest(passport)
+
+
+def _digest(passport: Json) -> list[Finding]:
+    follows = digest(passport)
+    return [] if passport["digest"] == follows else [Finding("digest", passport["digest"], follows)]
+
+
+_CHECKED = ("model", "compute", "efficiency", "verdicts", "gaps", "digest")
+
+
+def _rest(passport: Json, formulas: FormulasFor, known: set[str]) -> list[Finding]:
+    """What does not come out as it stands when the passport is built again from what it tells."""
+    try:
+        again = build(restore(passport), formulas)
+    except (ArithmeticError, ValueError, TypeError) as error:
+        return [Finding("passport", "numbers that no run can have", f"{type(error).__name__}: {error}")]
+    findings = [
+        Finding(field, _shown(said), _shown(follows))
+        for part in again
+        if part not in _CHECKED
+        for field, said, follows in _differences(part, passport[part], again[part])
+        if field not in known and not field.startswith("time.shares.")
+    ]
+    said, follow = ({gap["field"] for gap in each["gaps"]} for each in (passport, again))
+    findings += [Finding("gaps", "nothing of " + field, "a reason") for field in sorted(follow - said)]
+    return findings + [Finding("gaps", "a reason for " + field, "nothing") for field in sorted(said - follow)]
 
 
 def _verdicts(passport: Json, derived: list[Json]) -> list[Json]:

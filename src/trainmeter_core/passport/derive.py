@@ -63,7 +63,8 @@ def _counted(passport: Json, part: str, *, whole: bool = False) -> Value:
     """FLOPs of all ranks by the counted micro-batches; with `whole`, only where no operation is left out."""
     table, batches = passport["data"]["counted"], passport[part]["batches"]
     if table is None:
-        return Absent(next(gap["reason"] for gap in passport["gaps"] if gap["field"] == "data.counted"))
+        reasons = (gap["reason"] for gap in passport["gaps"] if gap["field"] == "data.counted")
+        return Absent(next(reasons, "not recorded"))
     if batches is None or passport["data"]["samples"] is None:
         return Absent("not every step's batch was seen")
     counted = counted_from({**table, "counts": table["rows"]})

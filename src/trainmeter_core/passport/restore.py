@@ -17,6 +17,8 @@ from .sheet import FORMULA, Json, reading
 if TYPE_CHECKING:
     from .sheet import Value
 
+_MOST_DEVICES = 1 << 20
+
 
 def restore(passport: Json) -> RunRecord:
     """Give a record from which `build` makes this passport again.
@@ -83,7 +85,13 @@ def _hardware(record: RunRecord, passport: Json) -> None:
 
 
 def _count(sku: Mapping[str, Any]) -> int:
-    return int(sku["count"]["value"])
+    return _no_more_than(sku["count"]["value"])
+
+
+def _no_more_than(count: float) -> int:
+    if count > _MOST_DEVICES:  # an edited passport must not cost memory
+        raise ValueError(f"{count} processes or devices")
+    return int(count)
 
 
 def _options(record: RunRecord, passport: Json) -> None:
@@ -103,7 +111,7 @@ def _model(record: RunRecord, passport: Json) -> None:
 
 def _totals(record: RunRecord, passport: Json) -> None:
     seen = reading(passport, "hardware.ranks_seen")
-    for rank in range(0 if isinstance(seen, Absent) else int(seen)):
+    for rank in range(0 if isinstance(seen, Absent) else _no_more_than(seen)):
         record.rank(rank)
     if not record.ranks:
         return
@@ -154,7 +162,9 @@ def _share(record: RunRecord, seen: int) -> tuple[int, int]:
 def _part(value: Value, share: tuple[int, int]) -> Any:
     if isinstance(value, Absent) or share == (1, 1):
         return _whole(value)
-    return _whole(value * share[0] / share[1])
+    seen, everyone = share
+    exact = isinstance(value, int) and value * seen % everyone == 0
+    return value * seen // everyone if exact else _whole(value * seen / everyone)
 
 
 def _whole(value: Value) -> Any:

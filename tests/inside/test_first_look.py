@@ -511,3 +511,15 @@ def test_a_wrapped_model_shows_the_same(tapped, tmp_path):
         assert exact(tapped) == expected
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_a_count_does_not_stand_for_images_of_another_size(tapped):
+    """Counted at the first step; taken back when a batch of as many images brings other sizes."""
+    tapped.counting = True
+    model = UNet()
+    train(model, image(16, 16))
+    assert [counts[:3] for counts in tapped.told["counted"]["counts"]] == [[B, 0, 0]]
+    assert tapped.told["counted"]["counts"][0][3] == counted(model, image(16, 16))
+    train(model, image(16, 16), image(8, 8))
+    assert tapped.told["counted"]["counts"] == []
+    assert "change their size" in tapped.told["counted"]["absent"]

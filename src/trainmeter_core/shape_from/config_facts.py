@@ -107,7 +107,7 @@ def facts(config: Mapping[str, Any]) -> Facts | Absent:
         v = first_of(config, "v_head_dim") or qk
     kinds = layer_kinds(config, layers)
     window = first(config, "window")
-    if config.get("use_sliding_window") is False:
+    if config.get("use_sliding_window") is False or (window or 0) < 1:
         window = None
     return Facts(
         str(config.get("model_type") or ""),

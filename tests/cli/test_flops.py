@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from trainmeter_core.cli import flops
+from trainmeter_core.cli import flops, plan
 from trainmeter_core.cli.main import main
 from trainmeter_core.flops import CONVENTIONS
 
@@ -157,11 +157,54 @@ def test_what_cannot_be_answered_costs_one_line(words, line, capsys, monkeypatch
 
 @pytest.mark.parametrize(
     "config",
-    ["[]", "{}", '{"model_type": "novel"}', '{"model_type": "llama"}', '{"model_type": "gpt2", "n_embd": "x"}'],
+    [
+        *("", "[]", "{}", "null", "3", '"x"', "\0", "[" * 100_000, "<!DOCTYPE html><html></html>"),
+        *('{"model_type": "novel"}', '{"model_type": "llama"}', '{"model_type": "gpt2", "n_embd": "x"}'),
+    ],
 )
 def test_a_config_that_is_none_costs_one_line(config, tmp_path):
+    """Also a page of an error that was saved as config.json."""
     path = tmp_path / "config.json"
     path.write_text(config)
-    done = run("--hf-config", path, "--seq-len", 8)
-    assert done.exit_code == 2
-    assert "config.json" in done.stderr
+    assert "config.json" in refused("--hf-config", path, "--seq-len", 8)
+
+
+def refused(*words, **options):
+    """The one line that a refusal is, behind the usage."""
+    done = run(*words, **options)
+    assert done.exit_code == 2, done.output
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert done.stderr.rstrip().endswith(line)
+    assert len(line) < 200
+    return line
+
+
+WRONG = {"text": "x", "yes": True, "half": 1.5, "negative": -1, "none of it": 0, "huge": 10**30, "beyond": 10**400}
+WRONG |= {"not a number": float("nan"), "infinite": float("inf"), "an object": {"a": 1}}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])
+def test_a_number_that_no_model_has_is_named(key, kind):
+    config = {**json.loads(Path(LLAMA).read_text()), key: WRONG[kind]}
+    for command, words in ((flops.command, ()), (plan.command, ("--tokens", "1B", "--gpus", "8xH100-SXM"))):
+        done = CliRunner().invoke(command, ["--hf-config", "-", "--seq-len", "8", *words], input=json.dumps(config))
+        assert done.exit_code == 2, done.output
+        assert done.stderr.splitlines()[-1].startswith(f"Error: -: {key} is ")
+
+
+@pytest.mark.parametrize("path", [CONFIGS / f"{name}.json" for name in ("gpt-oss-20b", "whisper-small", "mamba-130m")])
+def test_whatever_a_config_holds_it_is_counted_or_refused(path):
+    """Each number once wrong or missing: never a traceback, never a count that is not positive."""
+    whole = json.loads(path.read_text())
+    for key in whole:
+        for value in (None, "x", -7, 0, 1.5, [1], {}, 10**30):
+            done = run("--hf-config", "-", "--seq-len", 8, "--json", input=json.dumps({**whole, key: value}))
+            assert done.exit_code in (0, 2), (key, value, done.exception)
+            if not done.exit_code:
+                counts = [row["flops"] for row in json.loads(done.stdout)["conventions"]]
+                assert all(flops is None or (isinstance(flops, int) and flops > 0) for flops in counts), (key, value)
+
+
+def test_a_config_saved_with_a_byte_order_mark_is_read():
+    assert run("--hf-config", "-", input="\ufeff" + Path(LLAMA).read_text()).exit_code == 0

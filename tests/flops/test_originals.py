@@ -29,10 +29,10 @@ def test_a_published_config_has_the_parameters_of_its_checkpoint(name):
 
 @pytest.mark.parametrize("name", MEGATRON)
 @pytest.mark.parametrize("case", ["1024", "4096", PACKED])
-def test_megatron(name, case):
+def test_megatron(name, case, same):
     """Dense, grouped, latent attention, mixtures with shared experts and dense layers; packed documents."""
     batch = Batch(2, 4096, documents=(3000, 1000, 4096)) if case == PACKED else Batch(2, int(case))
-    assert training_flops("megatron", shape_from_config(name), batch) == MEGATRON[name][case]
+    same(name, "Megatron-LM", training_flops("megatron", shape_from_config(name), batch), MEGATRON[name][case])
 
 
 @pytest.mark.parametrize(("name", "many", "executed"), [("llama-3-8b", 2, 473_289_424_109_568)])
@@ -46,13 +46,14 @@ def test_megatron_with_multi_token_prediction(name, many, executed):
 
 
 @pytest.mark.parametrize("name", NANOCHAT)
-def test_nanochat(name):
+def test_nanochat(name, same):
     """Window patterns, grouped heads, value embeddings; read from descriptions of nanochat's own modules."""
     original = NANOCHAT[name]
     shape, source = shape_of(original["description"])
     length = original["description"]["config"]["sequence_len"]
     assert source == "gpt_config"
-    assert flops_per_token("nanochat", shape, Batch(2, length)) == original["flops_per_token"]
+    found = flops_per_token("nanochat", shape, Batch(2, length))
+    same(f"nanochat {name}", "nanochat", found, original["flops_per_token"])
 
 
 def test_vit_l_counts_pixels_under_hf_as_a_public_report_found():

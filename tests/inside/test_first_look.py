@@ -440,3 +440,86 @@ def test_the_first_look_changes_neither_losses_nor_random_numbers(tapped):
     bare = run()
     assert watched[0] == bare[0]
     assert torch.equal(watched[1], bare[1])
+
+
+def test_weights_that_the_loss_does_not_read_are_only_run_forward(tapped):
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.kept, self.spare = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 1), nn.Conv2d(16, 4, 1)
+
+        def forward(self, x):
+            x = self.stem(x)
+            self.spare(x)
+            return self.kept(x)
+
+    model, batch = TwoHeads(), image(6, 6)
+    expected = counted(model, batch)
+    train(model, batch)
+    assert exact(tapped) == expected
+
+
+def hugging_face(name):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    small = {**sizes, "image_size": 16, "patch_size": 8}
+    models = {
+        "resnet": lambda t: t.ResNetForImageClassification(
+            t.ResNetConfig(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic")
+        ),
+        "beit": lambda t: t.BeitForImageClassification(t.BeitConfig(**small)),
+        "swin": lambda t: t.SwinForImageClassification(
+            t.SwinConfig(image_size=16, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[2, 2], window_size=4)
+        ),
+    }
+    return models[name](transformers)
+
+
+class Labelled(nn.Module):
+    """The loss of a Hugging Face classifier, by its own call."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.module = model
+
+    def forward(self, pixels):
+        return self.module(pixel_values=pixels, labels=torch.zeros(len(pixels), dtype=torch.long)).loss
+
+
+@pytest.mark.parametrize("name", ["resnet", "beit"])
+def test_a_model_of_images_whose_config_does_not_tell_its_positions(name, tapped):
+    model, batch = Labelled(hugging_face(name)), image(16, 16)
+    expected = counted(model, batch)
+    train(model, batch)
+    assert exact(tapped, without_mask=True) == exact(tapped) == expected
+
+
+def test_attention_within_windows_is_not_taken_for_attention_over_everything(tapped):
+    model, batch = Labelled(hugging_face("swin")), image(16, 16)
+    expected = counted(model, batch)
+    train(model, batch)
+    found = exact(tapped, without_mask=True)
+    assert isinstance(found, Absent) or found == expected
+
+
+def test_a_wrapped_model_shows_the_same(tapped, tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        model, batch = UNet(), image(16, 16)
+        expected = counted(model, batch)
+        train(nn.parallel.DistributedDataParallel(model), batch, batch)
+        assert exact(tapped) == expected
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_count_does_not_stand_for_images_of_another_size(tapped):
+    """Counted at the first step; taken back when a batch of as many images brings other sizes."""
+    tapped.counting = True
+    model = UNet()
+    train(model, image(16, 16))
+    assert [counts[:3] for counts in tapped.told["counted"]["counts"]] == [[B, 0, 0]]
+    assert tapped.told["counted"]["counts"][0][3] == counted(model, image(16, 16))
+    train(model, image(16, 16), image(8, 8))
+    assert tapped.told["counted"]["counts"] == []
+    assert "change their size" in tapped.told["counted"]["absent"]

@@ -13,6 +13,7 @@ import click
 from trainmeter_core.readings import Absent
 from trainmeter_core.shape_from import dense_decoder, shape_of
 
+from .config_check import what_is_wrong
 from .quantities import positive_count, positive_number
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def model_of(given: dict[str, Any]) -> tuple[ModelShape, int] | None:
     if any(numbers.values()) or tied:
         raise click.UsageError("give a config or the numbers of a decoder, not both")
     config = _config(path)
+    wrong = what_is_wrong(config)
+    if wrong:
+        raise click.UsageError(f"{path}: {wrong}")
     try:
         found = shape_of({"class": None, "config": config, "modules": None})
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:  # numbers that are none
@@ -107,9 +111,11 @@ NO_MODEL = "which model? give --hf-config FILE, or --layers L --width D with --p
 def _config(path: str) -> dict[str, Any]:
     try:
         text = sys.stdin.read() if path == "-" else _text(Path(path))
-        config = json.loads(text)
+        config = json.loads(text.lstrip("\ufeff"))
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise click.UsageError(f"{path} is not a config: it is nested too deeply") from None
     except ValueError as error:  # not JSON, or not text
         raise click.UsageError(f"{path} is not a JSON config: {error}") from None
     if not isinstance(config, dict):

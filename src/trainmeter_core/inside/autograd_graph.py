@@ -24,7 +24,8 @@ def products_in(result: Any) -> dict[str, Any] | None:
     """The fused attentions, the batched and the plain matrix products behind a model's output.
 
     `attention`: one row per kind of fused attention: batch, heads, queries, keys, width of q and k, width of v, causal,
-    gradients of q, k, v, and how many. `products`, `plain`: how many. `opaque`: nodes that hide what they do.
+    gradients of q, k, v, and how many. `product_flops`: of the batched products forward, None where one does not tell.
+    `plain`: how many others. `opaque`: nodes that hide what they do. `reached`: ids of the parameters that it leads to.
     None where there is no graph, or one too large to be read.
     """
     stack = [tensor.grad_fn for tensor in _tensors(result, _DEPTH) if tensor.grad_fn is not None]
@@ -32,8 +33,10 @@ def products_in(result: Any) -> dict[str, Any] | None:
         return None
     seen = set(stack)
     attention: dict[tuple[Any, ...], int] = {}
-    products = plain = 0
+    plain = 0
+    products: int | None = 0
     opaque: set[str] = set()
+    reached: set[int] = set()
     while stack:
         if len(seen) > MOST_NODES:
             return None
@@ -46,7 +49,10 @@ def products_in(result: Any) -> dict[str, Any] | None:
             else:
                 attention[row] = attention.get(row, 0) + 1
         elif name.startswith(_BATCHED):
-            products += 1
+            flops = _flops_of(node)
+            products = None if products is None or flops is None else products + flops
+        elif "AccumulateGrad" in name:
+            reached.add(id(node.variable))
         elif name.startswith(_PLAIN):
             plain += 1
         elif type(node).__module__ == "torch.autograd.function" and not any(word in name for word in _PASSING):
@@ -57,9 +63,10 @@ def products_in(result: Any) -> dict[str, Any] | None:
                 stack.append(upstream)
     return {
         "attention": [[*row, many] for row, many in attention.items()],
-        "products": products,
+        "product_flops": products,
         "plain": plain,
         "opaque": sorted(opaque),
+        "reached": reached,
     }
 
 
@@ -112,6 +119,17 @@ def _fused(node: Any, name: str) -> tuple[Any, ...] | None:
     if not causal and not name.startswith(_FREE_OF_MASKS):
         causal = _of_mask(node)
     return (batch, heads, queries, known[-2], width[-1], v_width, causal, grads)
+
+
+def _flops_of(node: Any) -> int | None:
+    """Of a batched product forward: its output times the width that was summed over."""
+    rows, columns = node.next_functions[-2:]
+    flops = 2
+    for n in _recorded(node, 0):
+        flops *= n
+    if rows[0] is not None:
+        return flops * _recorded(*rows)[-1]
+    return None if columns[0] is None else flops * _recorded(*columns)[-2]
 
 
 def _recorded(node: Any, index: int) -> tuple[int, ...]:

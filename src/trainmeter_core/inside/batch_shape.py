@@ -11,7 +11,10 @@ if MYPY:
 _NESTING = 2
 _LOOKED_AT = 16
 
-_TOKEN_NAMES = ("input_ids", "idx", "tokens", "inputs_embeds", "input_features", "pixel_values", "x", "input", "inputs")
+_TOKEN_NAMES = (
+    *("input_ids", "idx", "tokens", "inputs_embeds", "input_features", "pixel_values", "input_values"),
+    *("x", "input", "inputs"),
+)
 _TARGET_NAMES = ("decoder_input_ids", "labels")
 
 _INTEGER_DTYPES = frozenset(

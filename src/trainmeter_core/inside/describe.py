@@ -46,7 +46,7 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
     walk = _Walk(model, look)
     for name, module in _in_order(_named_modules(model)):
         walk.add(name, module)
-    seen = {} if look is None else {"look": {**look.facts(), "triangular": walk.triangular}}
+    seen = {} if look is None else {"look": {**look.facts(), "causal": walk.causal()}}
     return {
         "class": type(model).__name__,
         "module": type(model).__module__,
@@ -110,8 +110,11 @@ class _Walk:
 
     def __init__(self, model: Any, look: FirstLook | None = None) -> None:
         self.look = look
+        self.unread: set[int] = set() if look is None else look.unread(model.parameters())
         self.triangular = False
         """Whether a buffer holds a causal mask."""
+        self.causal_flags: set[bool] = set()
+        """What the attentions say of themselves, in the field's usual attribute."""
         # Hugging Face makes the embeddings' output need a gradient, for checkpointing over frozen weights.
         self.grad_from_start = bool(getattr(model, "_require_grads_hook", None))
         self.siblings: dict[tuple[str, str], bool] = {}
@@ -135,6 +138,12 @@ class _Walk:
             "norm_bias": self.norm_bias,
         }
 
+    def causal(self) -> bool | None:
+        """Whether the attentions are causal, by a mask among the buffers or by their own attribute."""
+        if self.triangular:
+            return True
+        return self.causal_flags.pop() if len(self.causal_flags) == 1 else None
+
     def add(self, name: str, module: Any) -> None:
         """One module with its own parameters, without its children's; skipped when it does not answer."""
         try:
@@ -145,7 +154,10 @@ class _Walk:
     def _add(self, name: str, module: Any) -> None:
         kind = self._kind(type(module))
         self._look_ahead(name, module)
-        self.triangular = self.triangular or (self.look is not None and _has_triangle(module))
+        if self.look is not None:
+            self.triangular = self.triangular or _has_triangle(module)
+            flag = attribute(module, "is_causal")
+            self.causal_flags.update([flag] if isinstance(flag, bool) else [])
         own = {key: p for key, p in module._parameters.items() if p is not None}  # noqa: SLF001 - not the children's
         if not own and kind in ("other", "norm"):
             return
@@ -177,6 +189,8 @@ class _Walk:
             kind = "linear"  # a matrix under the field's usual name, as routers keep it
         elif kind == "other":
             extra = {"parameters": {key: list(_size(p)) for key, p in own.items()}}
+        if id(own.get("in_proj_weight", weight)) in self.unread:  # it runs, and the loss does not read what it gives
+            trainable, common = False, {**common, "input_grad": False, "output_grad": False}
         if self.look is not None and kind in POSITIONED:
             extra = {**extra, **self.look.per_sample(module)}
         biased = {"bias": any("bias" in key for key in own), "trainable": trainable}

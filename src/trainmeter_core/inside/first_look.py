@@ -47,6 +47,7 @@ class FirstLook:
         self.seen: dict[int, SeenCalls] = {}
         self.linear_calls = 0
         self.products: dict[str, Any] | None = None
+        self.reached: set[int] = set()
         self._kinds: dict[type, str] = {}
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
 
@@ -58,7 +59,7 @@ class FirstLook:
             kind = self._kinds[cls] = kind_of(cls)
         if kind not in _POSITIONS:
             return
-        given = args[0] if args else next(iter(kwargs.values()), None)
+        given: Any = args[0] if args else next(iter(kwargs.values()), None)
         seen = self._calls_of(module)
         rows = _POSITIONS[kind](module, given, result)
         seen.positions += rows
@@ -68,7 +69,8 @@ class FirstLook:
         if kind == "mha":
             keys: Any = args[1] if len(args) > 1 else kwargs.get("key", given)
             seen.keys += keys.numel() // keys.shape[-1]
-            seen.causal = _causal(args, kwargs)
+            is_whole = rows == self.shape[0] * given.shape[-2 if module.batch_first else 0]
+            seen.causal = _causal(args, kwargs) if is_whole else None  # else windows, as sequences of their own
             self._calls_of(module.out_proj).positions += rows  # a weight that is used without a call
         if grad_enabled and kind in _PRODUCTS:
             self.linear_calls += _PRODUCTS[kind]
@@ -82,6 +84,8 @@ class FirstLook:
     def returned(self, result: Any) -> None:
         """The root returned: read the products of activations off the graph that autograd has recorded."""
         self.products = products_in(result)
+        if self.products is not None:
+            self.reached = self.products.pop("reached")
         self.done = True
 
     def facts(self) -> dict[str, Any]:
@@ -111,6 +115,17 @@ class FirstLook:
         """Whether the module's input had a gradient; None where that was not seen."""
         seen = self.seen.get(id(module))
         return None if seen is None else seen.grad
+
+    def unread(self, parameters: Any) -> set[int]:
+        """Ids of the trainable parameters that the output does not depend on; none where the graph hides some.
+
+        Most are reached unless the graph has others in their place, as a sharded model's.
+        """
+        if self.products is None or self.products["opaque"]:
+            return set()
+        sizes = {id(p): p.numel() for p in parameters if p.requires_grad}
+        left = {key for key in sizes if key not in self.reached}
+        return left if 2 * sum(sizes[key] for key in left) < sum(sizes.values()) else set()
 
 
 def sizes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -126,13 +126,13 @@ def _attention(known: Facts | Absent, seen: Seen, layout: Layout, source: str) -
 def _attention_seen(look: Look, seen: Seen, layout: Layout, entries: Sequence[Entry]) -> _Attention:
     """By what autograd recorded, else by the modules at the positions where they were called."""
     scans = any(isinstance(component, Scan) for component in seen.components)
-    gap = unknown_products(look, entries)
-    cores, why = cores_seen(look, seen.cores)
-    if cores is None:
-        cores = _module_cores(seen, layout)
-        projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
-        why = "attention is there, but its width is not visible without a config" if projects and not cores else ""
-    return _Attention(cores, "modules", scans, gap or why)
+    named = _module_cores(seen, layout)
+    cores, why = cores_seen(look, named)
+    projects = any(m.role in PROJECTIONS for m in seen.components if isinstance(m, Matmul))
+    if projects and not cores and not why:
+        why = "attention is there, but its width is not visible without a config"
+    why = unknown_products(look, entries) or why
+    return _Attention(list(cores), "modules", scans, why)
 
 
 def _layers(known: Facts | Absent) -> int:
@@ -202,7 +202,7 @@ def _module_cores(seen: Seen, layout: Layout) -> list[AttentionCore]:
             keys = stream_of_entry(
                 of_keys, layout.look, keys, "key_positions" if of_keys["kind"] == "mha" else "positions"
             )
-            causal = of_queries.get("causal", True if layout.look.triangular and not core.cross else None)
+            causal = of_queries.get("causal", None if core.cross else layout.look.causal)
         cores += [
             AttentionCore(
                 core.qk_width,

@@ -25,7 +25,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "positions": ("n_positions", "max_position_embeddings", "block_size"),
     "experts": ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts", "n_expert"),
     "active": ("num_experts_per_tok", "moe_topk", "moe_k", "n_expert_per_token", "experts_per_token", "top_k"),
-    "window": ("sliding_window", "sliding_window_size", "attention_chunk_size"),
+    "window": ("sliding_window", "sliding_window_size", "attention_chunk_size", "local_attention"),
 }
 GPT_STYLE = ("n_layer", "n_head", "n_embd")
 LLAMA_STYLE = ("dim", "n_layers", "n_heads")
@@ -107,7 +107,7 @@ def facts(config: Mapping[str, Any]) -> Facts | Absent:
         v = first_of(config, "v_head_dim") or qk
     kinds = layer_kinds(config, layers)
     window = first(config, "window")
-    if config.get("use_sliding_window") is False:
+    if config.get("use_sliding_window") is False or (window or 0) < 1:
         window = None
     return Facts(
         str(config.get("model_type") or ""),

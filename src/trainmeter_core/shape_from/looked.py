@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
-from trainmeter_core.model_shape import SAMPLES, TARGET, TOKENS, AttentionCore, Stream
-
-if TYPE_CHECKING:
-    from .attention_seen import CoreSeen
+from trainmeter_core.model_shape import SAMPLES, TARGET, TOKENS, AttentionCore, Batch, Stream
 
 _ROW = 9
 NO_PRODUCT = "activations are multiplied with each other where no attention is known by the names of the modules"
@@ -18,9 +15,10 @@ class Look(NamedTuple):
     """A description's `look`.
 
     samples, length, target: of the batch.  sizes_vary: whether other calls were given tensors of other sizes.
-    linear_calls: matrix products that modules account for at most.  plain, products: those of a weight, and those of
-    two activations, that autograd recorded.  attention: its fused ones.  opaque: nodes that hide what they do.
-    recorded: whether there are the last four.  triangular: whether a buffer holds a causal mask.
+    linear_calls: matrix products that modules account for at most.  plain: those of a weight that autograd recorded.
+    product_flops: of those of two activations, forward, or None where not all tell.  attention: the fused ones.
+    opaque: nodes that hide what they do.  recorded: whether there are the last four.
+    causal: what a mask among the buffers or the attentions themselves say.
     """
 
     samples: int
@@ -29,11 +27,11 @@ class Look(NamedTuple):
     sizes_vary: bool
     linear_calls: int
     plain: int
-    products: int
+    product_flops: int | None
     attention: tuple[Sequence[Any], ...]
     opaque: tuple[str, ...]
     recorded: bool
-    triangular: bool
+    causal: bool | None
 
 
 def look_of(description: Mapping[str, Any]) -> Look | None:
@@ -51,11 +49,11 @@ def look_of(description: Mapping[str, Any]) -> Look | None:
         bool(look["sizes_vary"]),
         int(look["linear_calls"]),
         int(look.get("plain") or 0),
-        int(look.get("products") or 0),
+        None if look.get("product_flops") is None else int(look["product_flops"]),
         rows,
         tuple(look.get("opaque") or ()),
         "attention" in look,
-        bool(look.get("triangular")),
+        look.get("causal"),
     )
 
 
@@ -72,24 +70,33 @@ def stream_at(positions: Any, what: str, look: Look) -> Stream:
 
 def stream_of_entry(entry: Mapping[str, Any], look: Look, default: Stream | None, key: str = "positions") -> Stream:
     """The stream of a module's input (a convolution's output)."""
-    what = f"the feature map of {entry['names']}" if entry["kind"] == "conv" else f"the positions of {entry['names']}"
+    what = f"the feature map of {entry['names']}" if entry["kind"] == "conv" else str(entry["names"])
     if key not in entry:
         return default or Stream(f"{what}, which was not called outside of compiled code")
     return stream_at(entry[key], what, look)
 
 
-def cores_seen(look: Look, named: Sequence[CoreSeen]) -> tuple[list[AttentionCore] | None, str]:
+def cores_seen(look: Look, named: Sequence[AttentionCore]) -> tuple[Sequence[AttentionCore], str]:
     """The attention of a model whose config does not tell it, and why it is not known.
 
-    None: what autograd recorded says nothing against the attentions that are known by their names.
+    named: by the names of modules. It is believed where it explains every product that autograd recorded, and where
+    that is hidden; fused attention is as it was recorded.
     """
     if not look.recorded or any(name.startswith("ScaledDotProduct") for name in look.opaque):
-        return None, ""
+        return named, ""
     if look.attention:
-        return ([], NO_PRODUCT) if look.products else _fused(look)
-    if look.products != 2 * sum(core.layers for core in named) and (look.products or not look.opaque):
-        return [], NO_PRODUCT if look.products else ""
-    return None, ""
+        return _fused(look) if look.product_flops == 0 else ([], NO_PRODUCT)
+    if look.product_flops == 0 and look.opaque:
+        return named, ""
+    batch = Batch(look.samples, look.length or 1, look.target)
+    streams = [stream for core in named for stream in (core.queries, core.keys)]
+    if not all(stream.is_known(batch) for stream in streams):
+        return named, ""
+    flops = sum(
+        2 * core.queries.positions(batch) * core.keys.padded(batch) * (core.qk_width + core.v_width) * core.count
+        for core in named
+    )
+    return (named, "") if flops == look.product_flops else ([], NO_PRODUCT if look.product_flops != 0 else "")
 
 
 def _fused(look: Look) -> tuple[list[AttentionCore], str]:

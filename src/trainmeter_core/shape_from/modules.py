@@ -10,7 +10,7 @@ from .attention_seen import CoreSeen, cores_in, frozen_in
 from .config_facts import first, first_of
 from .looked import stream_of_entry
 from .roles import LINEARS, OTHER_TABLES, POSITION_TABLES, Entry, parts_of, role_of
-from .streams import BESIDE_THE_TEXT, CROSS_ATTENTION, Layout, conv_stream, stream_of
+from .streams import BESIDE_THE_TEXT, CROSS_ATTENTION, NOT_RUN, Layout, conv_stream, stream_of
 
 SCAN = "7 per channel and state"
 DELTA_RULE = "8 per head, key and value width"
@@ -36,6 +36,8 @@ def seen_in(entries: Sequence[Entry], config: Mapping[str, Any], layout: Layout)
     for entry in entries:
         kind = entry["kind"]
         if is_beside(entry, layout) and kind not in (*LINEARS, "conv", "mha"):
+            continue
+        if NOT_RUN.intersection(parts_of(entry)):
             continue
         if kind == "experts" and ".parametrizations." in str(entry["names"]):
             continue  # a convolution's weight and its norm, which are counted as that convolution
@@ -80,7 +82,7 @@ def _lookup(entry: Entry, *, beside: bool) -> Lookup:
 
 def _linear(entry: Entry, vocabularies: Iterable[int], layout: Layout) -> Matmul:
     outputs, inputs = (int(n) for n in entry["shape"])
-    trainable, grad = _flags(entry)
+    trainable, grad = (False, False) if layout.unread.intersection(parts_of(entry)) else _flags(entry)
     role = role_of(entry, vocabularies)
     return Matmul(
         role,

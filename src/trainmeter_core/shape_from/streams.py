@@ -15,28 +15,43 @@ if TYPE_CHECKING:
 CROSS_ATTENTION = frozenset(
     ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn", "cross_attention", "multihead_attn")
 )
-BIDIRECTIONAL = frozenset(
-    (
-        "bert",
-        "camembert",
-        "deberta",
-        "deberta-v2",
-        "deit",
-        "dinov2",
-        "distilbert",
-        "electra",
-        "esm",
-        "ijepa",
-        "modernbert",
-        "mpnet",
-        "roberta",
-        "vit",
-        "vit_mae",
-        "xlm-roberta",
-    )
+# Encoders, whose attention is causal only where their config says `is_decoder`.
+_BIDIRECTIONAL = (
+    *("bert", "bert-generation", "big_bird", "camembert", "convbert", "data2vec-text", "deberta", "deberta-v2", "deit"),
+    *("dinov2", "distilbert", "electra", "ernie", "esm", "eurobert", "fnet", "gte", "ijepa", "jina_embeddings_v3"),
+    *("layoutlm", "megatron-bert", "mobilebert", "modernbert", "mpnet", "nomic_bert", "rembert", "roberta"),
+    *("roberta-prelayernorm", "roc_bert", "roformer", "squeezebert", "tapas", "vit", "vit_mae", "xlm-roberta"),
+    *("xlm-roberta-xl", "xmod", "yoso"),
 )
+BIDIRECTIONAL = frozenset(_BIDIRECTIONAL)
+# Model types that compute something beside what their modules and config show, each with what that is.
+UNSEEN = {
+    "albert": "layers that share their weights run more often than they are stored",
+    "big_bird": "its sparse attention is not counted",
+    "bigbird_pegasus": "its sparse attention is not counted",
+    "deepseek_v32": "which keys its sparse attention picks is not known",
+    "deepseek_v4": "its compressed attention is not counted",
+    "diffllama": "its differential attention is not counted",
+    "funnel": "its layers shorten the sequence by a number that is not known",
+    "gemma3n": "its layers share keys and values and run on several streams",
+    "gemma3n_text": "its layers share keys and values and run on several streams",
+    "glm_moe_dsa": "which keys its sparse attention picks is not known",
+    "led": "its sparse attention is not counted",
+    "longformer": "its sparse attention is not counted",
+    "longt5": "its blockwise attention is not counted",
+    "mimo_v2_flash": "its windowed layers have heads of their own number and width",
+    "mra": "its sparse attention is not counted",
+    "reformer": "its hashed attention is not counted",
+    "kimi_linear": "the recurrence of its linear attention is not counted",
+    "xlstm": "its recurrence is not counted",
+    "zamba": "layers that share their weights run more often than they are stored",
+    "zamba2": "layers that share their weights run more often than they are stored",
+    "xlnet": "its attention over positions beside the tokens is not counted",
+}
 # Classifiers that see one vector per sample. `score` of decoders is not among them: it runs over every token.
 ONE_PER_SAMPLE = frozenset(("pooler", "seq_relationship", "pre_classifier"))
+POOLER, NOTHING = frozenset(("pooler",)), frozenset("")
+NOT_RUN = frozenset(("contact_head",))  # ESM's, for an output that training does not ask for
 SAMPLE_CLASSES = ("ForSequenceClassification", "ForImageClassification", "ForMultipleChoice")
 EXTRA_PATCHES = {"vit": 1, "dinov2": 1, "ijepa": 0, "deit": 2}
 BESIDE_THE_TEXT = frozenset(
@@ -55,7 +70,6 @@ BESIDE_THE_TEXT = frozenset(
         "connector",
     )
 )
-SHARED_LAYERS = frozenset(("albert",))
 
 
 class Layout(NamedTuple):
@@ -66,6 +80,7 @@ class Layout(NamedTuple):
     causal: of the main attention, None when not visible.  main_input: elements per sample that Hugging Face counts.
     gap: why the streams cannot be told apart; empty when they can.
     look: where the streams are those that a call showed.
+    unread: modules that run, and of which the loss does not read the output.
     """
 
     main: Stream = TOKENS
@@ -78,6 +93,7 @@ class Layout(NamedTuple):
     beside: bool = False
     gap: str = ""
     look: Look | None = None
+    unread: frozenset[str] = frozenset()
 
 
 def layout_of(
@@ -85,8 +101,10 @@ def layout_of(
 ) -> Layout:
     """The streams of a model by its config, the name of its class and cross-attention among its modules."""
     kind = str(config.get("model_type") or "")
-    if kind in SHARED_LAYERS:
-        return Layout(gap="layers that share their weights run more often than they are stored")
+    if kind in UNSEEN:
+        return Layout(gap=UNSEEN[kind])
+    if config.get("relative_attention"):  # DeBERTa
+        return Layout(gap="its attention to relative positions is not counted")
     if config.get("is_encoder_decoder"):
         return _encoder_decoder(config)
     nested = [name for name in ("vision_config", "audio_config", "encoder", "decoder") if name in config]
@@ -101,13 +119,16 @@ def layout_of(
     causal: bool | None = None
     if kind in BIDIRECTIONAL:
         causal = bool(config.get("is_decoder"))
+    elif isinstance(config.get("causal"), bool):  # XLM and Flaubert
+        causal = bool(config["causal"])
     elif known_decoder or class_name.endswith(("ForCausalLM", "LMHeadModel")):
         causal = True
     elif class_name.endswith("ForMaskedLM"):
         causal = False
     if any(CROSS_ATTENTION.intersection(parts_of(entry)) for entry in entries):
         return Layout(TARGET, TOKENS, causal=causal)
-    return Layout(causal=causal, classes=class_name.endswith(SAMPLE_CLASSES) and kind in BIDIRECTIONAL)
+    unread = POOLER if class_name.endswith("ForMaskedLM") else NOTHING
+    return Layout(causal=causal, unread=unread, classes=class_name.endswith(SAMPLE_CLASSES) and kind in BIDIRECTIONAL)
 
 
 def _encoder_decoder(config: Mapping[str, Any]) -> Layout:
@@ -152,7 +173,9 @@ def conv_stream(parts: Sequence[str], layout: Layout) -> Stream | None:
         return BESIDE
     if any("patch" in part for part in parts):
         return layout.patch
-    if parts and parts[-1] == "conv1d":  # the causal convolution in front of a scan, one output per position
+    if parts and (
+        parts[-1] == "conv1d" or parts[-2:] == ["conv", "conv"]
+    ):  # the causal convolution in front of a scan, one output per position
         return layout.main
     if layout.frames is not None and "encoder" in parts:
         return layout.frames if parts[-1] == "conv1" else layout.encoder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -272,10 +273,37 @@ def test_what_looks_like_a_matmul(name, is_one):
     assert looks_like_matmul(name) is is_one
 
 
-def test_it_gives_up_on_time_and_on_memory(tokens):
-    assert "too long" in count(Tiny(), call_of(tokens, tokens), limit_s=0.0).absent
-    found = count(Tiny(), call_of(tokens, tokens), LONG_S, most_bytes=-(1 << 60))
-    assert found.flops is not None or "memory" in found.absent
+class Hungry(nn.Linear):
+    """Keeps memory of its own at each of its many operations, or takes its time."""
+
+    def __init__(self, kept_bytes=0, pause_s=0.0):
+        super().__init__(D, D)
+        self.kept, self.kept_bytes, self.pause_s = [], kept_bytes, pause_s
+
+    def forward(self, x):
+        for _ in range(1200):
+            self.kept.append(b"x" * self.kept_bytes)
+            sleep(self.pause_s)
+            x = super().forward(x)
+        return x
+
+
+def test_it_gives_up_past_a_bound_of_memory():
+    """600 MB more than at its start, where 100 MB are allowed; looked at every 500 operations."""
+    model = Hungry(kept_bytes=1 << 19)
+    found = count(model, call_of(torch.randn(B, D)), LONG_S, most_bytes=100 << 20)
+    assert (found.flops, found.absent) == (None, "counting took too much memory")
+    assert model.kept == []
+
+
+def test_it_gives_up_past_a_bound_of_time():
+    found = count(Hungry(pause_s=0.01), call_of(torch.randn(B, D)), limit_s=0.3)
+    assert (found.flops, found.absent) == (None, "counting took too long")
+    assert found.seconds < 6
+
+
+def test_within_its_bounds_the_same_model_is_counted():
+    assert count(Hungry(), call_of(torch.randn(B, D)), LONG_S).flops == 1200 * 2 * B * D * D * 3 - 2 * B * D * D
 
 
 class Odd(nn.Linear):

@@ -52,14 +52,15 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 class _Noted:
     """An outermost module and what it was called with before the model was known."""
 
-    __slots__ = ("autocast", "batches", "call", "look", "module", "pending")
+    __slots__ = ("autocast", "batches", "calls", "look", "module", "pending")
 
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
         self.autocast = _autocast_dtype(module)
         self.pending: list[Shape] = []
         self.batches: dict[Shape, int] = {}
-        self.call: Any = None
+        self.calls: dict[Shape, Any] = {}
+        """One call of each shape, while they are to be counted."""
         self.look: Any = None
 
 
@@ -126,12 +127,17 @@ class ModelTap:
                 if shape is not None:
                     noted.pending.append(shape)
                     self._look(noted, args, kwargs, shape)
-                    if self.agent.counting and noted.call is None:
-                        from ..counting import remembered
-
-                        noted.call = remembered(args, kwargs, shape, _autocast_dtype(module))
+                    if self.agent.counting and shape not in noted.calls:
+                        self._remember(noted, module, args, kwargs, shape)
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
+
+    def _remember(self, noted: _Noted, module: Any, args: Any, kwargs: Any, shape: Shape) -> None:
+        """Keep the shapes of a call that is to be counted, of a few kinds."""
+        from ..counting import MOST_SHAPES, remembered
+
+        if len(noted.calls) < MOST_SHAPES:
+            noted.calls[shape] = remembered(args, kwargs, shape, _autocast_dtype(module))
 
     def _look(self, noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> None:
         """Look at a module's first training call, and at later ones for sizes that differ."""
@@ -167,6 +173,10 @@ class ModelTap:
             description = {**event["description"], "look": {**event["description"]["look"], "sizes_vary": True}}
             self.agent.event("model", {"description": description, "gpus": event["gpus"]})
             self.agent.publish().sizes_vary(description)
+            if "counted" in self.agent.told and not description["look"]["length"]:
+                from ..counting import sizes_changed
+
+                sizes_changed(self.agent)
 
     def _call_after_first_step(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The first step ran in a graph and was met in this call, which is already one of the model's own."""
@@ -229,10 +239,12 @@ class ModelTap:
             self._tap(root)
             self.noted.clear()
             self._describe(whole, best.autocast, best.look if whole is root else None)
-            if agent.counting and best.call is not None:
+            if agent.counting and best.calls:
                 from ..counting import count_once
 
-                count_once(agent, root, best.call)
+                look = best.look
+                of_images = look is not None and look.sizes_vary and not look.shape[1]
+                count_once(agent, root, list(best.calls.values()), sizes_vary=of_images)
 
     def _most_covering(self, owned: set[int]) -> tuple[_Noted | None, int]:
         """Give the noted module with most of the optimizer's parameters, and how many it has."""
@@ -328,7 +340,9 @@ class ModelTap:
         self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
         publishing = self.agent.publish()
         publishing.model_found(description)
-        if look is not None and not look.sizes_vary and publishing.depends_on_sizes():
+        if look is None or look.sizes_vary or not self.tapped:
+            return
+        if publishing.depends_on_sizes() or (self.agent.counting and not look.shape[1]):
             self._watch_sizes(look)
 
     def lift(self) -> list[tuple[Any, Any, Any]]:

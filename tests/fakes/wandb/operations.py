@@ -223,11 +223,22 @@ class Operations:
         }  # fmt: skip
         return {"useArtifact": {"artifact": artifact}}
 
+    def View(self, given: Json, query: str) -> Json:
+        where = (given.get("entityName"), _project(given), given.get("viewName"))
+        found = [each for each in self.views if (each["entityName"], each["projectName"], each["name"]) == where]
+        edges = [{"node": {name: each[name] for name in ("id", "displayName", "spec")}} for each in found]
+        return {"project": {"allViews": {"edges": edges}}}
+
     def UpsertView2(self, given: Json, query: str) -> Json:
-        self.views.append(dict(given))
+        known = next((each for each in self.views if each["id"] == given.get("id")), None)
+        if known is None:
+            known = {"id": f"Vmlldzo{len(self.views) + 1}"}
+            self.views.append(known)
+        inserted = len(known) == 1
+        known.update({name: value for name, value in given.items() if name != "id"})
         project = {"name": given.get("projectName"), "entityName": given.get("entityName")}
-        view = {key: given.get(key) for key in ("name", "displayName", "type", "spec", "description")}
-        return {"upsertView": {"view": {"id": "Vmlldzox", "project": project, **view}, "inserted": True}}
+        view = {key: known.get(key) for key in ("id", "name", "displayName", "type", "spec", "description")}
+        return {"upsertView": {"view": {"project": project, **view}, "inserted": inserted}}
 
     def _run(self, given: Json) -> Run | None:
         name = given.get("name") or given.get("runName") or given.get("run") or ""

@@ -28,6 +28,8 @@ class Operations:
         self.artifacts: dict[str, Json] = {}
         self.views: list[Json] = []
         self.counts: dict[str, int] = {}
+        self.sweep: Json = {}
+        self.trials: list[Json] = []
 
     def answer(self, request: Json) -> Json:
         """Answer one request; an operation that is not known is noted, and answered with an error."""
@@ -173,6 +175,27 @@ class Operations:
                 "run": {"fileCount": len(nodes), "files": {"edges": edges, "pageInfo": page}},
             }
         }
+
+    # --- a sweep's agent ----------------------------------------------------------------------------------------
+
+    def SweepWithRuns(self, given: Json, query: str) -> Json:
+        told = {
+            "id": "U3dlZXA", "name": given["sweep"], "method": "grid", "state": "RUNNING", "description": None,
+            "config": json.dumps(self.sweep), "createdAt": _WHEN, "heartbeatAt": _WHEN, "updatedAt": _WHEN,
+            "earlyStopJobRunning": False, "bestLoss": None, "controller": None, "scheduler": None,
+            "runs": {"edges": []},
+        }  # fmt: skip
+        return {"project": {"sweep": told if self.sweep else None}}
+
+    def CreateAgent(self, given: Json, query: str) -> Json:
+        return {"createAgent": {"agent": {"id": "QWdlbnQ"}}}
+
+    def Heartbeat(self, given: Json, query: str) -> Json:
+        """One trial at a time; when none is left, the agent is told to end."""
+        commands: list[Json] = []
+        if not json.loads(given.get("runState") or "{}"):
+            commands = [self.trials.pop(0)] if self.trials else [{"type": "exit"}]
+        return {"agentHeartbeat": {"agent": {"id": "QWdlbnQ"}, "commands": json.dumps(commands)}}
 
     # --- artifacts and views ------------------------------------------------------------------------------------
 

@@ -56,6 +56,14 @@ class Operations:
             }
         }  # fmt: skip
 
+    def ProbeServerCapabilities(self, given: Json, query: str) -> Json:
+        """What older clients ask first: which fields there are."""
+        fields = {"QueryType": ["serverInfo", "viewer"], "MutationType": [], "ServerInfoType": ["cliVersionInfo"]}
+        return {kind: {"fields": [{"name": name} for name in names]} for kind, names in fields.items()}
+
+    def InputFields(self, given: Json, query: str) -> Json:
+        return {"TypeInfo": {"inputFields": []}}
+
     GetViewer = QueryViewer = Viewer
 
     def ServerFeaturesQuery(self, given: Json, query: str) -> Json:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 from trainmeter_core.passport import markdown, page
 
 from .panels import PASSPORT, Panel, panels
+from .place import is_offline
 from .summary import CONFIG_KEY, config_of, summary_of
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 ARTIFACT_TYPE = "trainmeter-passport"
+
+_ASKS = "_server_accepts_client_ids"
 
 
 def close(run: Any, log: Callable[..., Any], last: Mapping[str, float], passport: Mapping[str, Any] | None) -> None:
@@ -51,17 +54,24 @@ def _without_asking_the_server(run: Any) -> Iterator[None]:
     """Hand tables and artifacts to the client's own process without its questions to the server before it.
 
     For each table the client asks whether another artifact has its name, and waits; with a server that is gone, for
-    20 seconds. The end of the user's run must not wait. What is set on the run object is taken away again.
+    20 seconds. Older clients ask for the server's version as well. The end of the user's run must not wait. What
+    is set on the run object, and in that module, is taken away again.
     """
     put = {"_assert_can_log_artifact": lambda _artifact: None, "_public_api": lambda *_args: _NoServer()}
     put = {name: stand_in for name, stand_in in put.items() if name not in vars(run) and hasattr(run, name)}
+    values: Any = sys.modules.get("wandb.sdk.data_types.base_types.wb_value")
+    asks = None if is_offline(run.settings) else getattr(values, _ASKS, None)
     for name, stand_in in put.items():
         setattr(run, name, stand_in)
+    if asks is not None:
+        setattr(values, _ASKS, lambda: True)  # every server since 2021 does
     try:
         yield
     finally:
         for name in put:
             delattr(run, name)
+        if asks is not None:
+            setattr(values, _ASKS, asks)
 
 
 def artifact(wandb: ModuleType, run_id: str, passport: Mapping[str, Any]) -> Any:

@@ -13,9 +13,9 @@ def place_of(run: Any) -> dict[str, str]:
     """Say where a live run is kept: its id, its project, its URL when it is online, else its directory."""
     settings = run.settings
     told = {"id": str(run.id or ""), "entity": str(run.entity or ""), "project": str(run.project or "")}
-    url = None if _offline(settings) else run.url
+    url = None if is_offline(settings) else run.url
     told["url"] = str(url or "")
-    told["directory"] = os.path.dirname(str(run.dir)) if _offline(settings) else ""
+    told["directory"] = os.path.dirname(str(run.dir)) if is_offline(settings) else ""
     return {name: value for name, value in told.items() if value}
 
 
@@ -27,5 +27,6 @@ def line(place: Mapping[str, str]) -> str | None:
     return "wandb leet " + shlex.quote(directory) if directory else None
 
 
-def _offline(settings: Any) -> bool:
+def is_offline(settings: Any) -> bool:
+    """Say whether a run writes to its directory only."""
     return str(getattr(settings, "mode", "")) == "offline"

@@ -81,6 +81,7 @@ def read_file(path: str) -> SeenRun:
         raise ValueError(f"reading {path} needs the W&B client: pip install wandb ({error})") from error
     if not run.run_id:
         raise ValueError(f"{path} holds no run")
+    run.config = {name: value for name, value in run.config.items() if not name.startswith("_")}
     return run
 
 

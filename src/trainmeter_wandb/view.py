@@ -1,4 +1,7 @@
-"""`tm wandb view ENTITY/PROJECT`: saves a workspace view of our series, laid out; every other view stays as it is."""
+"""`tm wandb view ENTITY/PROJECT`: saves a workspace view of our series, laid out; saved again, it is the same view.
+
+It is known by its internal name, which no view that people make has; every other view stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from trainmeter_core.series import LADDER_RUNGS, PREFIX, TIME_KINDS
 from .panels import MFU, PASSPORT
 
 NAME = "trainmeter"
+KEY = "trainmeter"
+"""What stands after ``?nw=`` in the view's address."""
 
 # Section -> charts: title, series without prefix.
 SECTIONS: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...] = (
@@ -52,6 +57,7 @@ def save(entity: str, project: str) -> str:
     try:
         reports: Any = importlib.import_module("wandb_workspaces.reports.v2")
         workspaces: Any = importlib.import_module("wandb_workspaces.workspaces")
+        internal: Any = importlib.import_module("wandb_workspaces.workspaces.internal")
     except ImportError as error:
         raise ValueError("saving a view needs wandb-workspaces: pip install 'trainmeter[wandb-view]'") from error
     sections = [
@@ -61,11 +67,24 @@ def save(entity: str, project: str) -> str:
     closing = [reports.MediaBrowser(title=key.partition("/")[2], media_keys=[key]) for key in (PASSPORT, MFU)]
     sections.append(workspaces.Section(name="Passport", is_open=True, panels=closing))
     try:
-        view = workspaces.Workspace(entity=entity, project=project, name=NAME, sections=sections)
+        found = _found(internal, entity, project)
+        title = found.get("displayName") or NAME  # the user may have renamed it
+        view = workspaces.Workspace(entity=entity, project=project, name=title, sections=sections)
+        view._internal_name = f"nw-{KEY}-v"  # noqa: SLF001 - the form of all saved views
+        view._internal_id = found.get("id") or ""  # noqa: SLF001 - how the library updates one
         view.save()
     except Exception as error:  # the client's own errors, requests' and pydantic's
         raise ValueError("the view cannot be saved: " + " ".join(str(error).split())[:200]) from error
     return str(view.url)
+
+
+def _found(internal: Any, entity: str, project: str) -> dict[str, Any]:
+    """Give the view of an earlier call; empty when there is none."""
+    try:
+        found: dict[str, Any] = internal.get_view_dict(entity, project, KEY)
+    except ValueError:  # the library's word for "not found"
+        return {}
+    return found
 
 
 def _lines(reports: Any, title: str, series: tuple[str, ...]) -> Any:
@@ -75,7 +94,7 @@ def _lines(reports: Any, title: str, series: tuple[str, ...]) -> Any:
 @click.command("view")
 @click.argument("project", metavar="ENTITY/PROJECT")
 def command(project: str) -> int:
-    """Save a workspace view with trainmeter's series in sections. Each call saves a new one and touches no other."""
+    """Save a workspace view with trainmeter's series in sections, or bring it up to date. No other view is touched."""
     entity, slash, name = project.partition("/")
     if not (entity and slash and name) or "/" in name:
         raise click.UsageError("name the project as ENTITY/PROJECT")

@@ -49,3 +49,14 @@ def test_without_a_board_the_passport_says_so():
 
 def test_only_finite_readings_are_published():
     assert readings_of(BOARD) == {"gpu/power_w": pytest.approx(612)}
+
+
+@pytest.mark.parametrize(("launched", "wall"), [(1003.0, 60), (1040.0, 20)])
+def test_a_program_that_a_launcher_starts_later_counts_from_its_own_start(tmp_path, monkeypatch, launched, wall):
+    """Like the trials of a sweep; what tm itself starts counts from the start of the run."""
+    (tmp_path / "run.json").write_text(json.dumps({"version": "trainmeter-run/1", "started": 1000.0}))
+    monkeypatch.setattr("trainmeter_core.inside.own_record.time", lambda: 1060.0)
+    process = {"type": "process", "rank": 0, "pid": 1, "local_rank": 0, "world_size": 1, "started": launched}
+    passport = passport_so_far(str(tmp_path), [process, STARTUP, STEADY])
+    assert passport["time"]["wall_s"]["value"] == wall
+    assert check(passport) == []

@@ -97,17 +97,42 @@ def test_a_run_that_is_not_there_is_one_clear_line(tmp_path):
 
 def test_a_view_is_saved_with_our_sections_and_no_other_is_touched(backend, tmp_path):
     pytest.importorskip("wandb_workspaces")
+    theirs = {"id": "VmlldzoxMDA", "name": "nw-abcdefghijk-v", "displayName": "trainmeter", "spec": "{}"}
+    theirs.update(entityName="stub", projectName="p")
+    backend.views.append(dict(theirs))
     done = run_tm(tmp_path, ["wandb", "view", "stub/p"], env=backend.environment())
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"{backend.url}/stub/p?nw=")
-    (view,) = backend.views
+    assert done.stdout == f"{backend.url}/stub/p?nw=trainmeter\n"
+    kept, view = backend.views
+    assert kept == theirs
     assert (view["displayName"], view["entityName"], view["projectName"]) == ("trainmeter", "stub", "p")
-    assert view.get("id") is None
     spec = json.loads(view["spec"])
     sections = {each["name"]: json.dumps(each) for each in spec["section"]["panelBankConfig"]["sections"]}
     assert "trainmeter/ladder/4_ofu" in sections["Utilization ladder"]
     assert "trainmeter/time/data_wait" in sections["Where the time goes"]
     assert "trainmeter/passport" in sections["Passport"]
+    assert not backend.unknown_ops
+
+
+def test_a_view_that_is_saved_again_is_the_same_view(backend, tmp_path):
+    """What was changed in it comes back, but for its title; another project has its own."""
+    pytest.importorskip("wandb_workspaces")
+    first = run_tm(tmp_path, ["wandb", "view", "stub/p"], env=backend.environment())
+    (view,) = backend.views
+    whole, identity = json.loads(view["spec"]), view["id"]
+    emptied = json.loads(view["spec"])
+    emptied["section"]["panelBankConfig"]["sections"] = []
+    view.update(spec=json.dumps(emptied), displayName="my title")
+    again = run_tm(tmp_path, ["wandb", "view", "stub/p"], env=backend.environment())
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    assert first.stdout == again.stdout
+    (view,) = backend.views
+    assert (view["id"], view["displayName"]) == (identity, "my title")
+    names = [each["name"] for each in json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]]
+    assert names == [each["name"] for each in whole["section"]["panelBankConfig"]["sections"]]
+    other = run_tm(tmp_path, ["wandb", "view", "stub/q"], env=backend.environment())
+    assert other.returncode == 0, other.stderr
+    assert [each["projectName"] for each in backend.views] == ["p", "q"]
     assert not backend.unknown_ops
 
 

@@ -76,3 +76,19 @@ def test_a_backend_that_goes_away_in_the_middle_leaves_the_data_on_disk(program,
     assert run.series["loss"].last.value == 4
     assert run.series["trainmeter/step"].last.value == 5
     assert run.page is not None
+
+
+@pytest.mark.parametrize("tapped", [False, True], ids=["without us", "with us"])
+def test_a_backend_that_was_never_there_is_the_clients_own_error(program, backend, tapped):
+    backend.down = True
+    done = program(
+        """
+        try:
+            wandb.init(project="p", settings=wandb.Settings(init_timeout=3, x_graphql_retry_max=1))
+        except wandb.Error:
+            sys.exit(9)
+        """,
+        env=backend.environment(),
+        tapped=tapped,
+    )
+    assert done.code == 9, done.stderr

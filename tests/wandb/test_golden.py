@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from tests.wandb.conftest import users
+
+from trainmeter_wandb.read import local_file
+from trainmeter_wandb.transaction_log import records
 
 PLAIN = """
     run = wandb.init(project="p", id="golden", config={"lr": 0.1})
@@ -66,6 +71,25 @@ def test_the_users_history_is_the_same_with_and_without_the_tap(program, backend
     }
     assert {n: v for n, v in with_tap.user_config().items() if n != "trainmeter"} == without.user_config()
     assert not backend.unknown_ops
+
+
+@pytest.mark.parametrize("body", [PLAIN, EXPLICIT_STEPS, COMMITS, MIXED], ids=["plain", "steps", "commits", "mixed"])
+def test_offline_the_users_rows_are_the_same_as_well(program, tmp_path, body):
+    found = {}
+    for tapped in (False, True):
+        program(body, env={}, tapped=tapped)
+        (directory,) = (tmp_path / "wandb").glob("offline-run-*")
+        kinds = [(record.WhichOneof("record_type"), record) for record in records(local_file(str(directory)))]
+        rows = [
+            {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
+            for kind, record in kinds
+            if kind == "history"
+        ]
+        found[tapped] = [{key: value for key, value in row.items() if key != "_wandb"} for row in rows]
+        shutil.rmtree(directory)
+    assert users(found[True]) == users(found[False])
+    assert len(found[True]) - len(found[False]) in (0, 1)
+    assert sum(any(name.startswith("trainmeter/passport") for name in row) for row in found[True]) == 1
 
 
 def test_plain_auto_steps_get_exactly_one_closing_row(program, backend):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ from tests.wandb.counting_agent import GPT2
 
 from fakes.wandb import Backend
 from trainmeter_core.passport.build import build
+from trainmeter_core.passport.schema import problems
 from trainmeter_core.run_tables import Statistics
 from trainmeter_wandb import read
 from trainmeter_wandb.reconstruct import record_of
@@ -212,3 +214,34 @@ def test_memory_does_not_grow_with_the_run():
     for step in range(5000):
         run.add_row({"_step": step, "_timestamp": float(step), "loss": 1.0, f"new/{step}": 1.0})
     assert len(run.series) <= 4096
+
+
+NEVER_SAW_US = """
+run = wandb.init(project="p", id="theirs", config={"n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 64,
+    "block_size": 16, "batch_size": 4, "model_type": "gpt2"})
+for step in range(4):
+    run.log({"iter": step + 1, "train/loss": 3.0 - step, "tokens_seen": 64 * (step + 1)})
+"""
+
+
+def test_tm_passport_of_a_run_that_never_saw_us_is_what_its_config_and_history_tell(backend, tmp_path):
+    """The same from the server and from the file; the rest is in `gaps`, with its reason."""
+    told = {}
+    for name, env in {"server": backend.environment(), "file": {}}.items():
+        assert run_program(tmp_path, NEVER_SAW_US, env=env, tapped=False).code == 0
+        ref = "wandb:stub/p/theirs" if name == "server" else str(next((tmp_path / "wandb").glob("offline-run-*")))
+        done = run_tm(tmp_path, ["passport", ref, "--json"], env=env)
+        assert done.returncode == 0, done.stderr
+        told[name] = json.loads(done.stdout)
+    for passport in told.values():
+        assert problems(passport) == []
+        assert passport["data"]["tokens"]["value"] == 256
+        assert passport["data"]["steps"]["value"] == 4
+        assert passport["losses"]["train/loss"]["last"]["value"]["value"] == 0
+        assert passport["model"]["description"]["config"]["n_embd"] == 32
+        assert passport["efficiency"]["mfu_pct"] is None
+        reasons = {gap["field"]: gap["reason"] for gap in passport["gaps"]}
+        assert "options.peak_tflops" in reasons
+        assert "hardware.world_size" in reasons
+    same = ("data", "compute", "model", "losses")
+    assert {name: told["server"][name] for name in same} == {name: told["file"][name] for name in same}

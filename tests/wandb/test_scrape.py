@@ -44,3 +44,23 @@ def test_the_system_section_of_a_run_under_tm_has_our_series(tm, backend, tmp_pa
     assert any("system.cpu" in name for row in run.events for name in row)
     assert [row["loss"] for row in run.history if "loss" in row] != []
     assert not backend.unknown_ops
+
+
+def test_the_users_own_filters_and_endpoints_of_the_client_hold(tm, backend, tmp_path):
+    """A filter holds for ours as for any; endpoints in the script's settings take the place of ours."""
+    sampling = {"WANDB_X_DISABLE_STATS": "false", "WANDB_X_STATS_SAMPLING_INTERVAL": "0.5"}
+    filtered = {"WANDB_X_STATS_OPEN_METRICS_FILTERS": json.dumps([r"trainmeter\.time_.*"])}
+    script = written(tmp_path, LOOP, STEPS=20, PAUSE=0.1)
+    assert tm([script], env=backend.environment(), **sampling, **filtered).returncode == 0
+    run = backend.runs.pop(next(iter(backend.runs)))
+    names = {name for row in run.events for name in row if "openmetrics" in name}
+    assert names
+    assert all(name.startswith("system.openmetrics.trainmeter.time_") for name in names)
+
+    theirs = 'wandb.init(project="p", settings=wandb.Settings(x_stats_open_metrics_endpoints={"mine": "http://127.0.0.1:9/m"}))'
+    script = written(tmp_path, LOOP.replace('wandb.init(project="p")', theirs), STEPS=20, PAUSE=0.1)
+    assert tm([script], env=backend.environment(), **sampling).returncode == 0
+    run = backend.only_run()
+    assert not any("openmetrics" in name for row in run.events for name in row)
+    assert any("system.cpu" in name for row in run.events for name in row)
+    assert run.summary["trainmeter/step"] == 20

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
+from tests.wandb.test_frameworks import LOOP, written
 
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.page import passport_in
@@ -75,3 +77,21 @@ def test_a_later_trial_says_that_it_is_part_of_a_process(passports):
     assert "part-of-a-process" not in codes["trial0"]
     assert "part-of-a-process" in codes["trial1"]
     assert told["trial0"]["identity"]["started"] <= told["trial1"]["identity"]["started"]
+
+
+def test_a_sweeps_agent_under_tm_gives_each_program_that_it_starts_its_own_figures(tm, backend, tmp_path):
+    """`tm -- wandb agent SWEEP`: the client's own agent asks for trials and starts a program for each."""
+    script = written(tmp_path, LOOP, STEPS=6, PAUSE=0)
+    backend.begin_sweep([sys.executable, script], {"one": {"lr": 0.1}, "two": {"lr": 0.2}})
+    done = tm(["--", sys.executable, "-m", "wandb", "agent", "stub/p/s"], env=backend.environment())
+    assert done.returncode == 0, done.stderr
+    runs = {run.name: run for run in backend.runs.values()}
+    assert sorted(runs) == ["one", "two"]
+    for name, run in runs.items():
+        passport = passport_in(run.files[run.history[-1]["trainmeter/passport"]["path"]].decode())
+        assert (passport["data"]["steps"]["value"], passport["data"]["tokens"]["value"]) == (6, 6 * 4 * 8)
+        assert [where["where"]["id"] for where in passport["identity"]["trackers"]] == [name]
+        assert run.summary["trainmeter/step"] == 6
+        assert run.user_config()["lr"] == {"one": 0.1, "two": 0.2}[name]
+        assert len(list((tmp_path / "wandb").glob(f"run-*-{name}"))) == 1
+    assert not backend.unknown_ops

@@ -7,10 +7,14 @@ import os
 from time import time
 
 from ..passport.build import build
+from ..readings import Absent
 from ..run_record import RunRecord
 from ..runlog.apply import Application
 
 _HEAD_BYTES = 1 << 18
+
+# A program that starts so much later than tm is not the first that a launcher runs.
+_LATE_S = 10.0
 
 MYPY = False
 if MYPY:
@@ -20,13 +24,18 @@ if MYPY:
 def passport_so_far(run_directory: str, events: list[dict[str, Any]], started: float | None = None) -> dict[str, Any]:
     """Build the passport from run.json and log records that `tm` may not have carried over yet.
 
-    `started` is when a part of the run began, in seconds since the epoch.
+    `started` is when a part of the run began, in seconds since the epoch; without it that is the start of the run, or
+    of this process where a launcher has started others before.
     """
     record = RunRecord()
     application = Application(record)
     about = _run_file(run_directory)
     if about is not None:
         application.about(about)
+    known = record.identity.started
+    for process in (event for event in events if event["type"] == "process"):
+        if not isinstance(known, Absent) and process.get("started", known) > known + _LATE_S:
+            record.identity.started = process["started"]
     if started is not None:
         record.identity.started = started
     for event in [*_hardware(run_directory), *events]:

@@ -90,6 +90,17 @@ class Backend:
         assert len(self.runs) == 1, list(self.runs)
         return next(iter(self.runs.values()))
 
+    def begin_sweep(self, command: list[str], trials: dict[str, dict[str, Any]]) -> None:
+        """Let an agent run this command once for each trial, a run's name and its parameters."""
+        self.operations.sweep = {"program": "train.py", "method": "grid", "command": command, "parameters": {}}
+        self.operations.trials = [
+            {
+                "type": "run", "run_id": name, "program": "train.py",
+                "args": {key: {"value": value} for key, value in parameters.items()},
+            }
+            for name, parameters in trials.items()
+        ]  # fmt: skip
+
     @property
     def artifacts(self) -> dict[str, dict[str, Any]]:
         """Artifacts by id."""

@@ -28,6 +28,8 @@ class Operations:
         self.artifacts: dict[str, Json] = {}
         self.views: list[Json] = []
         self.counts: dict[str, int] = {}
+        self.sweep: Json = {}
+        self.trials: list[Json] = []
 
     def answer(self, request: Json) -> Json:
         """Answer one request; an operation that is not known is noted, and answered with an error."""
@@ -53,6 +55,14 @@ class Operations:
                 "flags": "{}", "admin": False, "teams": nobody, "apiKeys": nobody, "deletedAt": None,
             }
         }  # fmt: skip
+
+    def ProbeServerCapabilities(self, given: Json, query: str) -> Json:
+        """What older clients ask first: which fields there are."""
+        fields = {"QueryType": ["serverInfo", "viewer"], "MutationType": [], "ServerInfoType": ["cliVersionInfo"]}
+        return {kind: {"fields": [{"name": name} for name in names]} for kind, names in fields.items()}
+
+    def InputFields(self, given: Json, query: str) -> Json:
+        return {"TypeInfo": {"inputFields": []}}
 
     GetViewer = QueryViewer = Viewer
 
@@ -174,6 +184,27 @@ class Operations:
             }
         }
 
+    # --- a sweep's agent ----------------------------------------------------------------------------------------
+
+    def SweepWithRuns(self, given: Json, query: str) -> Json:
+        told = {
+            "id": "U3dlZXA", "name": given["sweep"], "method": "grid", "state": "RUNNING", "description": None,
+            "config": json.dumps(self.sweep), "createdAt": _WHEN, "heartbeatAt": _WHEN, "updatedAt": _WHEN,
+            "earlyStopJobRunning": False, "bestLoss": None, "controller": None, "scheduler": None,
+            "runs": {"edges": []},
+        }  # fmt: skip
+        return {"project": {"sweep": told if self.sweep else None}}
+
+    def CreateAgent(self, given: Json, query: str) -> Json:
+        return {"createAgent": {"agent": {"id": "QWdlbnQ"}}}
+
+    def Heartbeat(self, given: Json, query: str) -> Json:
+        """One trial at a time; when none is left, the agent is told to end."""
+        commands: list[Json] = []
+        if not json.loads(given.get("runState") or "{}"):
+            commands = [self.trials.pop(0)] if self.trials else [{"type": "exit"}]
+        return {"agentHeartbeat": {"agent": {"id": "QWdlbnQ"}, "commands": json.dumps(commands)}}
+
     # --- artifacts and views ------------------------------------------------------------------------------------
 
     def CreateArtifact(self, given: Json, query: str) -> Json:
@@ -223,11 +254,22 @@ class Operations:
         }  # fmt: skip
         return {"useArtifact": {"artifact": artifact}}
 
+    def View(self, given: Json, query: str) -> Json:
+        where = (given.get("entityName"), _project(given), given.get("viewName"))
+        found = [each for each in self.views if (each["entityName"], each["projectName"], each["name"]) == where]
+        edges = [{"node": {name: each[name] for name in ("id", "displayName", "spec")}} for each in found]
+        return {"project": {"allViews": {"edges": edges}}}
+
     def UpsertView2(self, given: Json, query: str) -> Json:
-        self.views.append(dict(given))
+        known = next((each for each in self.views if each["id"] == given.get("id")), None)
+        if known is None:
+            known = {"id": f"Vmlldzo{len(self.views) + 1}"}
+            self.views.append(known)
+        inserted = len(known) == 1
+        known.update({name: value for name, value in given.items() if name != "id"})
         project = {"name": given.get("projectName"), "entityName": given.get("entityName")}
-        view = {key: given.get(key) for key in ("name", "displayName", "type", "spec", "description")}
-        return {"upsertView": {"view": {"id": "Vmlldzox", "project": project, **view}, "inserted": True}}
+        view = {key: known.get(key) for key in ("id", "name", "displayName", "type", "spec", "description")}
+        return {"upsertView": {"view": {"project": project, **view}, "inserted": inserted}}
 
     def _run(self, given: Json) -> Run | None:
         name = given.get("name") or given.get("runName") or given.get("run") or ""

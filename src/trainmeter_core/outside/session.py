@@ -339,12 +339,12 @@ class Session:
             self.voice.tell(summary_line(self.passport, place, blocking_calls(self._blocked, self.passport, seconds)))
             for verdict in self.passport["verdicts"][:1]:
                 self.voice.tell(verdict["sentence"])
-        elif not end.problem:
+        elif not end.problem and not self.writer.problem:
             self.voice.tell(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
         if pending_files(self.writer.directory):
             self.voice.tell("a tracker did not answer: `tm publish`, or the next run under tm, sends what waits for it")
         if self.writer.problem:
-            self.voice.tell(f"the run log stopped: {self.writer.problem}")
+            self.voice.tell(f"the run log stopped, what came after it was not kept: {self.writer.problem}")
         failures = self.failures + self._agent_failures
         if failures:
             self.voice.tell(failure_line(failures))

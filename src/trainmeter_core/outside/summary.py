@@ -31,7 +31,7 @@ def summary_line(passport: Mapping[str, Any], place: str, blocking: Sequence[str
     tokens = _value(passport["data"]["tokens"])
     samples = _value(passport["data"]["samples"])
     if tokens:
-        said.append(f"{scaled(tokens)} tokens")
+        said.append(f"{scaled(tokens).rstrip()} tokens")
     elif samples:
         said.append(counted(samples, "sample"))
     convention = passport["compute"]["convention"]
@@ -86,6 +86,10 @@ def blocking_calls(
     return said
 
 
+# How Python words an error of the operating system.
+_REFUSED = "[Errno "
+
+
 def nothing_seen(agents: int, command: Sequence[str]) -> str:
     """Say why a run has no steps, as far as it can be told."""
     if agents:
@@ -97,7 +101,13 @@ def nothing_seen(agents: int, command: Sequence[str]) -> str:
 
 
 def failure_line(failures: Sequence[tuple[str, int, str]]) -> str:
-    """Say once that something of ours failed, and how to report it; the user's program felt nothing."""
+    """Say once that something of ours failed, and how to report it; the user's program felt nothing.
+
+    What the system refused (a full disk, a directory that cannot be written) is nothing to report.
+    """
+    refused = [first for _, _, first in failures if _REFUSED in first or first.startswith("FileNotFoundError")]
+    if len(refused) == len(failures):
+        return f"the system refused trainmeter a file ({refused[0]}); your program was not affected"
     total = sum(count for _, count, _ in failures)
     site, _, first = failures[0]
     rest = f", and at {len(failures) - 1} more places" if len(failures) > 1 else ""

@@ -34,7 +34,7 @@ _GPU_READINGS = {
 
 
 def open_run(run_id: str, server: str | None) -> RunRecord:
-    """Give a run by its id. Raises ValueError with one line when there is none, or no server answers."""
+    """Give a run by its id. Raises ValueError with one line when there is none, or the server does not answer."""
     try:
         store = _store(server)
         run = store.get_run(run_id)
@@ -42,7 +42,18 @@ def open_run(run_id: str, server: str | None) -> RunRecord:
         raise ValueError("reading a run of MLflow needs it installed: pip install 'trainmeter[mlflow]'") from error
     except Exception as error:  # requests, SQLAlchemy and MLflow each raise their own
         where = f" at {public_uri(server)}" if server else ""
-        raise ValueError(f"MLflow has no run {run_id}{where}: {' '.join(str(error).split())[:200]}") from error
+        raise ValueError(f"MLflow has no run {run_id}{where}: {_one_line(error)}") from error
+    try:
+        return _read(store, run)
+    except Exception as error:  # as above
+        raise ValueError(f"MLflow did not answer while run {run_id} was read: {_one_line(error)}") from error
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _read(store: Any, run: Run) -> RunRecord:
     passport = _passport(store, run)
     record = RunRecord() if passport is None else restore(passport)
     at = 0 if passport is None else int(passport["data"]["steps"]["value"])

@@ -115,6 +115,16 @@ def test_a_run_that_is_not_there_is_one_clear_line(ref, database):
     assert "\n" not in str(told.value)
 
 
+def test_a_server_that_fails_in_the_middle_is_one_clear_line(proxy, server):
+    client = mlflow.MlflowClient(server)
+    run_id = fresh_run(client, "cut off")
+    client.log_metric(run_id, "loss", 1.0)
+    proxy.status, proxy.only_with = 400, b"get-history"
+    with pytest.raises(ValueError, match="MLflow did not answer while run") as told:
+        plugin.open_run("mlflow:" + run_id, proxy.uri)
+    assert "\n" not in str(told.value)
+
+
 def test_tm_passport_reads_a_runs_address(server, agent, tapped, tmp_path):
     client = mlflow.MlflowClient(server)
     run_id = fresh_run(client, "by address")

@@ -8,7 +8,7 @@ import threading
 
 import click
 
-from .quantities import positive_number
+from trainmeter_core.quantities import positive_number
 
 
 @click.command("attach")

@@ -33,7 +33,7 @@ def page(options: Iterable[click.Parameter], commands: Mapping[str, tuple[str, s
             "usage: tm [options] SCRIPT.py [args] | tm [options] -m MODULE [args] | tm [options] [--] COMMAND [args]\n",
             _EXAMPLES,
             "commands (tm COMMAND --help tells more):",
-            *(f"  {name:<21} {text}" for name, (_, text) in commands.items()),
+            *(f"  {name:<21} {text}" for name, (_, text) in commands.items() if text),
             "",
             "options, before the script; everything after it belongs to it:",
             *(f"  {name:<21} {text}" for name, text in rows),

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trainmeter_core.quantities import positive_count, positive_number
 from trainmeter_core.readings import Absent
 from trainmeter_core.shape_from import dense_decoder, shape_of
 
 from .config_check import what_is_wrong
-from .quantities import positive_count, positive_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from trainmeter_core.outside.options import RunOptions
-
-from .quantities import positive_count, positive_number
+from trainmeter_core.quantities import positive_count, positive_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -386,19 +386,31 @@ class Agent:
 
 
 _agent: Agent | None = None
+_registered = False
 
 
 def agent_of_this_process() -> Agent:
     """Give this process's agent, made at the first tapped import."""
-    global _agent  # noqa: PLW0603 - one agent per process is the point
+    global _agent, _registered  # noqa: PLW0603 - one agent per process is the point
     if _agent is None:
+        _agent = Agent(os.environ["TRAINMETER_SPOOL"])
+    if not _registered:
         import atexit
 
-        _agent = Agent(os.environ["TRAINMETER_SPOOL"])
+        _registered = True
         atexit.register(_finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_after_fork)
     return _agent
+
+
+def end_agent() -> None:
+    """Let the agent finish and take all taps out, while the process goes on."""
+    global _agent
+    agent, _agent = _agent, None
+    if agent is not None:
+        agent.finish()
+        agent.uninstall()
 
 
 def current_agent() -> Agent | None:

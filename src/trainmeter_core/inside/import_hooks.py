@@ -82,6 +82,7 @@ def install(hooks: dict[str, Hook]) -> None:
 
 
 def remove() -> None:
-    """Leave the import system as it was found."""
+    """Wait for nothing any more, and leave the import system as it was found."""
+    _waiting.clear()
     if PostImportFinder in sys.meta_path:
         sys.meta_path.remove(PostImportFinder)

@@ -96,7 +96,7 @@ def nothing_seen(agents: int, command: Sequence[str]) -> str:
         return "no optimizer step of torch was seen, so there is nothing to count"
     blind = next((word for word in command[1:4] if word in ("-I", "-E", "-S", "-IS", "-ES")), None)
     if blind:
-        return f"Python's {blind} keeps the agent out: nothing inside the program was seen"
+        return f"Python's {blind} keeps the agent out: nothing inside the program was seen (tm enable lets it in)"
     return "no Python with torch was seen in this command, so there is nothing to count"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmeter_core.cli.quantities import positive_count, positive_number
+from trainmeter_core.quantities import positive_count, positive_number
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from trainmeter_core.passport.check import check
+
 PROGRAMS = Path(__file__).with_name("programs")
 PYTHON = sys.executable
 TM = [str(Path(sys.executable).with_name("tm"))]
@@ -104,6 +106,7 @@ class Launcher:
         """Add the run directory to how the command ended."""
         [directory] = list((place / "home" / "runs").iterdir())
         passport = json.loads((directory / "passport.json").read_text())
+        assert check(passport) == [], "every passport holds, whatever program it is of"
         log = [json.loads(line) for line in (directory / "log.jsonl").read_text().splitlines()]
         return Run(**vars(ended), directory=directory, passport=passport, log=log)
 

@@ -14,6 +14,7 @@ from mlflow_server import tracking_server
 from tests.wandb.conftest import run_tm
 
 from fakes.wandb import ENTITY, Backend
+from trainmeter_core.passport.check import check
 from trainmeter_core.passport.same import MAY_DIFFER, differences
 
 pytest.importorskip("torch")
@@ -72,6 +73,7 @@ def test_a_run_read_from_a_tracker_is_the_run_in_its_directory_but_for_the_liste
     assert here["efficiency"]["mfu_pct"] is not None
     assert here["identity"]["script"] == str(PROGRAM)
     assert differences(here, there) == []
+    assert check(here) == check(there) == []
 
 
 @pytest.mark.parametrize("source", SOURCES)

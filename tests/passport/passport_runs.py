@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.formulas import Formulas
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, Noted, RunRecord, StepBlock, observe
+from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord, StepBlock, observe
 from trainmeter_core.run_tables import Loss, Statistics
 
 PARAMETERS = 1_000_003
@@ -142,4 +142,14 @@ def empty() -> RunRecord:
     return RunRecord()
 
 
-RECORDS = {"rich": rich, "cpu": cpu_run, "unseen batches": unseen_batches, "empty": empty}
+def summed() -> RunRecord:
+    """A tracker's run of which only sums over all ranks are known, and not how many these were."""
+    record = RunRecord()
+    record.model = {"class": "Toy"}
+    record.summed = RankTotals(processes=1)
+    record.summed.add(block(10, first=1, last=10))
+    record.summed.dropped_records = 2
+    return record
+
+
+RECORDS = {"rich": rich, "cpu": cpu_run, "unseen batches": unseen_batches, "summed": summed, "empty": empty}

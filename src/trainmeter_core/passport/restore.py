@@ -111,11 +111,14 @@ def _model(record: RunRecord, passport: Json) -> None:
 
 def _totals(record: RunRecord, passport: Json) -> None:
     seen = reading(passport, "hardware.ranks_seen")
-    for rank in range(0 if isinstance(seen, Absent) else _no_more_than(seen)):
-        record.rank(rank)
-    if not record.ranks:
+    if isinstance(seen, Absent):  # a source that knew the sum over ranks alone
+        totals = record.summed = RankTotals()
+    elif not seen:
         return
-    totals = record.ranks[0]
+    else:
+        for rank in range(_no_more_than(seen)):
+            record.rank(rank)
+        totals = record.ranks[0]
     share = _share(record, len(record.ranks))
     totals.steps = int(passport["data"]["steps"]["value"])
     totals.skipped = int(passport["data"]["steps_skipped"]["value"])
@@ -198,8 +201,8 @@ def _observed(record: RunRecord, passport: Json) -> None:
     for name in ("lines", "junk_lines", "unknown_records"):
         setattr(record.notes, name, int(known[name]["value"]))
     record.notes.torn_tail = known["torn_tail"]
-    if record.ranks:
-        record.ranks[0].dropped_records = int(known["dropped_step_records"]["value"])
+    for totals in list(record.totals())[:1]:
+        totals.dropped_records = int(known["dropped_step_records"]["value"])
     status = reading(passport, "ends.status")
     if not isinstance(status, Absent):
         setattr(record.end, "signal" if passport["ends"]["how"] == "killed" else "code", int(status))

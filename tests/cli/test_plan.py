@@ -109,3 +109,32 @@ def test_what_cannot_be_planned_costs_one_line(words, line):
     done = run(*words)
     assert done.exit_code == 2
     assert line in done.stderr
+
+
+@pytest.mark.parametrize(("name", "words"), [("t5-base", ("--seq-len", "512")), ("whisper-small", ())])
+def test_an_encoder_decoder_is_planned_by_its_exact_count(name, words):
+    """The headline has one stream of positions; the refusal says what to ask for instead."""
+    same = ("--hf-config", str(Path(LLAMA).with_name(f"{name}.json")), *words, "--tokens", "1B", "--gpus", "8xH100-SXM")
+    assert run(*same).stderr.rstrip().endswith("; give --convention exact and --target-len")
+    assert "; give --convention exact\n" in run(*same, "--target-len", "128").stderr
+    found = told(*same, "--target-len", "128", "--convention", "exact")
+    assert found["hours"] > 0
+
+
+@pytest.mark.parametrize("path", sorted(Path(LLAMA).parent.glob("*.json")), ids=lambda path: path.stem)
+def test_every_published_config_is_planned_and_back(path):
+    same = (
+        "--hf-config",
+        str(path),
+        "--seq-len",
+        "512",
+        "--target-len",
+        "64",
+        "--gpus",
+        "64xH200-SXM",
+        "--convention",
+        "exact",
+    )
+    there = told(*same, "--tokens", "20B")
+    assert told(*same, "--hours", repr(there["hours"]))["tokens"] == pytest.approx(20e9, rel=1e-6)
+    assert there["device_hours"] == pytest.approx(64 * there["hours"])

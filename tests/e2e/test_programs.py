@@ -130,3 +130,11 @@ def test_counting_changes_nothing_and_gives_an_hfu(launch, name):
     lengths = {tuple(row[1:3]) for row in table["rows"]}
     assert (run.value("efficiency.hfu_pct") is not None) == (lengths == {tuple(counted["counts"][0][1:3])})
     assert problems(run.passport) == []
+
+
+def test_a_convolutional_net_has_an_exact_count(launch):
+    """By hand, of one image of 28 x 28: the first convolution's input needs no gradient."""
+    run = launch.pair("images").tm
+    first, second = 4 * (4 * 9) * 26 * 26, 6 * (8 * 4 * 9) * 24 * 24
+    assert run.value("compute.flops.exact") == 150 * (first + second + 6 * (1152 * 16 + 16 * 10))
+    assert "--convention exact counts this model" in run.stderr

@@ -18,11 +18,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "flops": ("trainmeter_core.cli.flops:command", "training FLOPs of a model under every convention"),
     "plan": ("trainmeter_core.cli.plan:command", "FLOPs, time and memory of a run before it is started"),
     "attach": ("trainmeter_core.cli.attach:command", "watch a program that is running already"),
-    "enable": (
-        "trainmeter_core.cli.enable:command",
-        "where tm cannot stand in front: programs that measure themselves",
-    ),
-    "disable": ("trainmeter_core.cli.enable:disable_command", "take out what tm enable wrote"),
+    "enable": ("trainmeter_core.cli.enable:command", "programs that measure themselves, where tm cannot be in front"),
+    "disable": ("trainmeter_core.cli.enable:disable_command", ""),  # told by `tm enable --help`
     "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
 }
 

@@ -11,7 +11,7 @@ import click
 from trainmeter_core.flops import CONVENTIONS, HEADLINE, explain, flops_per_token, training_flops
 from trainmeter_core.readings import Absent
 
-from .model_source import COUNT, NO_MODEL, REAL, batch_of, devices_of, model_of, model_options
+from .model_source import COUNT, NO_MODEL, REAL, batch_of, devices_of, model_of, model_options, needs_target
 
 if TYPE_CHECKING:
     from trainmeter_core.devices import Peak
@@ -80,7 +80,8 @@ def _row(name: str, shape: ModelShape, batch: Batch, given: dict[str, Any]) -> d
     row: dict[str, Any] = {"name": name, "headline": name == HEADLINE, "meaning": CONVENTIONS[name].meaning}
     flops, per_token = training_flops(name, shape, batch), flops_per_token(name, shape, batch)
     if isinstance(flops, Absent) or isinstance(per_token, Absent):
-        return {**row, "flops_per_token": None, "flops": None, "absent": str(flops)}
+        advice = "; give --target-len" if name == "exact" and needs_target(shape, batch) else ""
+        return {**row, "flops_per_token": None, "flops": None, "absent": f"{flops}{advice}"}
     row |= {"flops_per_token": per_token, "flops": flops}
     if given["tokens"]:
         row["run_flops"] = flops * given["tokens"] // batch.tokens

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trainmeter_core.model_shape import TARGET
 from trainmeter_core.quantities import positive_count, positive_number
 from trainmeter_core.readings import Absent
 from trainmeter_core.shape_from import dense_decoder, shape_of
@@ -103,6 +104,11 @@ def batch_of(shape: ModelShape, sequences: int, seq_len: int, target_len: int = 
     if isinstance(batch, Absent):
         raise click.UsageError("no sequence length is known; give --seq-len")
     return batch
+
+
+def needs_target(shape: ModelShape, batch: Batch) -> bool:
+    """Whether the model is an encoder-decoder, and the batch does not say how many positions its decoder has."""
+    return TARGET in shape.streams() and not TARGET.is_known(batch)
 
 
 NO_MODEL = "which model? give --hf-config FILE, or --layers L --width D with --params N or --ffn F"

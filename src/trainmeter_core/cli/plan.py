@@ -12,11 +12,11 @@ from trainmeter_core import plan
 from trainmeter_core.flops import CONVENTIONS, HEADLINE, training_flops
 from trainmeter_core.readings import Absent
 
-from .model_source import COUNT, NO_MODEL, REAL, batch_of, devices_of, model_of, model_options
+from .model_source import COUNT, NO_MODEL, REAL, batch_of, devices_of, model_of, model_options, needs_target
 
 if TYPE_CHECKING:
     from trainmeter_core.devices import Device
-    from trainmeter_core.model_shape import ModelShape
+    from trainmeter_core.model_shape import Batch, ModelShape
 
 _GIB = 2**30
 
@@ -25,11 +25,12 @@ _GIB = 2**30
 @model_options
 @click.option("--tokens", type=COUNT, metavar="N", help="tokens to train on (20B, 1.5T)")
 @click.option("--hours", type=REAL, metavar="H", help="the other way round: what fits in H hours")
-@click.option("--gpus", required=True, metavar="NxNAME", help="the devices: 8xH100-SXM, 64xH200, 6144xTPU v4")
+@click.option("--gpus", required=True, metavar="NxNAME", help="the devices: 8xH100-SXM, 64xH200-SXM, 6144xTPU v4")
 @click.option("--mfu", type=REAL, metavar="PCT", help=f"expected MFU in percent (default: {plan.DEFAULT_MFU:g})")
 @click.option("--dtype", default="bf16", metavar="NAME", help="number format of the matmuls (default: bf16)")
 @click.option("--convention", type=click.Choice(list(CONVENTIONS)), default=HEADLINE, metavar="NAME", help="of the MFU")
 @click.option("--micro-batch", type=COUNT, default=1, metavar="B", help="sequences per device at once (default: 1)")
+@click.option("--target-len", type=COUNT, default=0, metavar="T", help="decoder tokens of an encoder-decoder")
 @click.option("--no-shard", is_flag=True, help="every device holds the whole model, gradients and optimizer states")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 def command(as_json: bool, **given: Any) -> None:
@@ -85,10 +86,10 @@ def _planned(model: tuple[ModelShape, int] | None, given: dict[str, Any]) -> dic
             "tokens_per_s": tokens / given["hours"] / 3600,
         }
     shape, seq_len = model
-    batch = batch_of(shape, given["micro_batch"], seq_len)
+    batch = batch_of(shape, given["micro_batch"], seq_len, given["target_len"])
     in_batch = training_flops(given["convention"], shape, batch)
     if isinstance(in_batch, Absent):
-        raise click.UsageError(f"no FLOPs under {given['convention']}: {in_batch.reason}")
+        raise click.UsageError(f"no FLOPs under {given['convention']}: {in_batch.reason}{_instead(shape, batch)}")
     if given["tokens"] is None:
         tokens = int(plan.flops_in(given["hours"] * 3600, many, peak.flops_per_s, mfu) * batch.tokens / in_batch)
     else:
@@ -113,6 +114,13 @@ def _planned(model: tuple[ModelShape, int] | None, given: dict[str, Any]) -> dic
         "tokens_per_s": tokens / seconds,
         "memory": _memory(shape, given, 1 if given["no_shard"] else many, device, batch.seq_len),
     }
+
+
+def _instead(shape: ModelShape, batch: Batch) -> str:
+    """What to ask for where the headline's formula does not fit."""
+    if needs_target(shape, batch):
+        return "; give --convention exact and --target-len"
+    return "" if isinstance(training_flops("exact", shape, batch), Absent) else "; give --convention exact"
 
 
 def _memory(

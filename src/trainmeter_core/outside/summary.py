@@ -51,7 +51,9 @@ def _mfu(passport: Mapping[str, Any], convention: str) -> str:
     mfu = _value(passport["efficiency"]["mfu_pct"])
     if mfu is None:
         reason = reason_of(passport, "efficiency.mfu_pct") or reason_of(passport, "options.peak_tflops")
-        return f"MFU n/a: {reason}"
+        flops = passport["compute"]["flops"]
+        fits = _value(flops.get(convention)) is None and _value(flops.get("exact"))
+        return f"MFU n/a: {reason}" + ("; --convention exact counts this model" if fits else "")
     peak = _value(passport["options"]["peak_tflops"])
     source = passport["options"]["peak_source"]
     by = "given by you" if source == "user" else source

@@ -198,3 +198,31 @@ def test_compilation_is_the_same_and_the_steps_are_seen(name, fullgraph, agent):
         assert agent.tokens == steps * ROWS * LENGTH
     elif name == "growing lengths":
         assert agent.tokens == sum(ROWS * (4 + 2 * at) for at in range(STEPS))
+
+
+@pytest.mark.parametrize("name", ["model", "model.compile()", "blocks"])
+def test_looking_for_another_model_compiles_nothing_anew(name, agent):
+    """A later run of a tracker makes the agent look again, while the compiled model is trained on."""
+
+    def twice(model, compiled_by):
+        forward = compiled_by(model) if name == "model" else model
+        if name == "model.compile()":
+            model.compile(**compiled_by.how)
+        if name == "blocks":
+            for at, block in enumerate(model.transformer["h"]):
+                model.transformer["h"][at] = compiled_by(block)
+        first = loop(model, forward)
+        if agent.undo:
+            agent.look_again()
+        return first + loop(model, forward)
+
+    bare = observed(twice, True, "eager")
+    for tap, module in TAPS.items():
+        importlib.import_module(module)
+        agent.install(tap, importlib.import_module("trainmeter_core.inside.taps." + tap).install, sys.modules[module])
+    try:
+        under = observed(twice, True, "eager")
+    finally:
+        agent.uninstall()
+    assert under == bare
+    assert (agent.steps, agent.tokens) == (2 * STEPS, 2 * STEPS * ROWS * LENGTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 
@@ -98,6 +99,18 @@ def test_each_framework_keeps_its_values_and_gets_our_series(tm, backend, tmp_pa
     assert run.summary["trainmeter/time/startup"] > 0
     assert f"look at this run: {backend.url}/stub/p/runs/{run.name}" in done.stderr
     assert not backend.unknown_ops
+
+
+def test_a_program_whose_client_is_turned_off_is_measured_all_the_same(tm, backend, tmp_path):
+    """As a run without a tracker; nothing reaches the server."""
+    script = written(tmp_path, LOOP, STEPS=6, PAUSE=0)
+    done = tm(["--no-web", script], env={**backend.environment(), "WANDB_MODE": "disabled"})
+    assert done.returncode == 0, done.stderr
+    assert "look at this run: tensorboard --logdir" in done.stderr
+    (passport,) = (tmp_path / "trainmeter" / "runs").glob("*/passport.json")
+    assert json.loads(passport.read_text())["data"]["tokens"]["value"] == 6 * 4 * 8
+    assert not backend.runs
+    assert not backend.operations.counts
 
 
 DDP = """

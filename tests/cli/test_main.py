@@ -41,7 +41,7 @@ def test_the_help_fits_a_screen_and_begins_with_examples():
     assert len(lines) <= 44
     assert max(map(len, lines)) <= 110
     assert any(line.startswith("  tm train.py") for line in lines[:8])
-    assert all(any(f"  {name} " in line for line in lines) for name in COMMANDS)
+    assert all(any(f"  {name} " in line for line in lines) for name, (_, text) in COMMANDS.items() if text)
 
 
 @pytest.mark.parametrize(

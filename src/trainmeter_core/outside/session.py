@@ -26,6 +26,7 @@ from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
 from .recover import recover_in_background
 from .spool import Spool
+from .straggler import RankTimes
 from .summary import blocking_calls, failure_line, nothing_seen, summary_line
 from .voice import Voice
 from .web import Web
@@ -89,6 +90,7 @@ class Session:
         if self.drain is not None:
             self.drain.on_steps = self._stepped
         self.agents = 0
+        self.ranks = RankTimes()
         self.passport: dict[str, Any] | None = None
         self._environ: dict[str, str] = {}
         self._records: list[dict[str, Any]] = []
@@ -228,6 +230,7 @@ class Session:
         if self.surroundings is not None:
             self.surroundings.stepped(fields, end)
         self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
+        self.ranks.stepped(reader.identity.rank, fields)
 
     def _tracker(self, tracker: str, where: dict[str, str]) -> None:
         self.local.not_needed()
@@ -308,6 +311,9 @@ class Session:
         if self.drain is not None:
             self.drain.poll()
             self.agents = self.drain.agents()
+        straggler = self.ranks.verdict()
+        if straggler is not None:
+            self._records.append({"type": "verdict", **straggler._asdict()})
         if self.surroundings is not None:
             self._take_around(self.surroundings, self.surroundings.close())
         self._take_row()

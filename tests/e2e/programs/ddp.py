@@ -1,6 +1,7 @@
-"""Data-parallel training on gloo; with `unequal` each rank has a batch size of its own."""
+"""Data-parallel training on gloo; with `unequal` each rank has a batch size of its own, with `slow` rank 1 idles."""
 
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ model = DistributedDataParallel(GPT(config()))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 rows = 4 + 3 * rank if "unequal" in sys.argv else 4
 for step in range(12):
+    if "slow" in sys.argv and rank == 1:
+        time.sleep(0.2)
     batch = tokens(rows, 17, seed=1000 * rank + step)
     loss = model(batch[:, :-1], batch[:, 1:])[1]
     loss.backward()

@@ -37,13 +37,14 @@ def products_in(result: Any) -> dict[str, Any] | None:
     products: int | None = 0
     opaque: set[str] = set()
     reached: set[int] = set()
+    masks: dict[Any, bool | None] = {}
     while stack:
         if len(seen) > MOST_NODES:
             return None
         node = stack.pop()
         name = node.name()
         if name.startswith("ScaledDotProduct"):
-            row = _fused(node, name)
+            row = _fused(node, name, masks)
             if row is None:
                 opaque.add(name)
             else:
@@ -105,7 +106,7 @@ def _is_square(mask: Any) -> bool:
     return len(dims) > 1 and 1 < dims[-1] == dims[-2] and mask.numel() <= _MOST_MASK
 
 
-def _fused(node: Any, name: str) -> tuple[Any, ...] | None:
+def _fused(node: Any, name: str, masks: dict[Any, bool | None]) -> tuple[Any, ...] | None:
     """A row of `attention`, or None where the graph does not have all of its shapes."""
     batch, heads, queries, v_width = _recorded(node, 0)
     shapes = [None if at is None else _recorded(at, index) for at, index in node.next_functions[:3]]
@@ -117,7 +118,7 @@ def _fused(node: Any, name: str) -> tuple[Any, ...] | None:
     grads = "".join(letter for letter, shape in zip("qkv", shapes) if shape is not None)
     causal: bool | None = bool(node._saved_is_causal)  # noqa: SLF001 - a flag, kept as such
     if not causal and not name.startswith(_FREE_OF_MASKS):
-        causal = _of_mask(node)
+        causal = _of_mask(node, masks)
     return (batch, heads, queries, known[-2], width[-1], v_width, causal, grads)
 
 
@@ -137,8 +138,11 @@ def _recorded(node: Any, index: int) -> tuple[int, ...]:
     return tuple(int(n) for n in node._input_metadata[index].shape)  # noqa: SLF001 - its name since torch 2.1
 
 
-def _of_mask(node: Any) -> bool | None:
-    """Whether a fused attention without the causal flag is causal by its mask; False without a mask."""
+def _of_mask(node: Any, masks: dict[Any, bool | None]) -> bool | None:
+    """Whether a fused attention without the causal flag is causal by its mask; False without a mask.
+
+    masks: the answers so far, for layers share one mask.
+    """
     saved: Any = getattr(node, "_raw_saved_attn_mask", None)
     saved = getattr(node, "_raw_saved_attn_bias", None) if saved is None else saved
     if not hasattr(saved, "data") or not hasattr(saved, "unpack_hook"):
@@ -146,7 +150,14 @@ def _of_mask(node: Any) -> bool | None:
     if saved.unpack_hook is not None:
         return None
     mask = saved.data
-    return False if mask is None else is_triangular(mask)
+    if mask is None:
+        return False
+    if mask.device.type != "cpu":
+        return None
+    key = (mask.data_ptr(), tuple(mask.shape))
+    if key not in masks:
+        masks[key] = is_triangular(mask)
+    return masks[key]
 
 
 def _tensors(value: Any, depth: int) -> Iterator[Any]:

@@ -61,6 +61,9 @@ class Operations:
         fields = {"QueryType": ["serverInfo", "viewer"], "MutationType": [], "ServerInfoType": ["cliVersionInfo"]}
         return {kind: {"fields": [{"name": name} for name in names]} for kind, names in fields.items()}
 
+    def ProbeServerSettings(self, given: Json, query: str) -> Json:
+        return {"ServerSettingsType": {"fields": []}}
+
     def InputFields(self, given: Json, query: str) -> Json:
         return {"TypeInfo": {"inputFields": []}}
 

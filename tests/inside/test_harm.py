@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import torch
 from torch import nn
 
 from trainmeter_core.inside import guard
-from trainmeter_core.inside.side_file import SideFile
 
 
 def step(model, optimizer, ids):
@@ -36,17 +34,27 @@ class Picky(nn.Module):
         return self.table(ids)
 
 
+CLOSES_BY_NUMBER = """
+import os, sys
+from pathlib import Path
+from trainmeter_core.inside.side_file import SideFile
+folder = Path(sys.argv[1])
+side = SideFile(str(folder / "side.jsonl"))
+side.write("a", {})
+os.closerange(3, 256)
+theirs = [os.open(folder / str(number), os.O_CREAT | os.O_WRONLY) for number in range(8)]
+side.write("b", {})
+for number, descriptor in enumerate(theirs):
+    os.close(descriptor)
+    assert (folder / str(number)).read_bytes() == b""
+assert len((folder / "side.jsonl").read_text().splitlines()) == 2
+"""
+
+
 def test_an_event_never_lands_in_a_file_that_took_over_a_descriptor(tmp_path):
     """A program that closes descriptors by number is given the same numbers for its own files."""
-    side = SideFile(str(tmp_path / "side.jsonl"))
-    side.write("a", {})
-    os.closerange(200, 256)
-    theirs = [os.open(tmp_path / str(number), os.O_CREAT | os.O_WRONLY) for number in range(8)]
-    side.write("b", {})
-    for number, descriptor in enumerate(theirs):
-        os.close(descriptor)
-        assert (tmp_path / str(number)).read_bytes() == b""
-    assert len((tmp_path / "side.jsonl").read_text().splitlines()) == 2
+    done = subprocess.run([sys.executable, "-c", CLOSES_BY_NUMBER, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_batch_whose_forward_raised_is_not_counted(tapped, agent):

@@ -133,6 +133,7 @@ class ChildRun:
             if self._events is not None:
                 self._events.close(markdown.render(passport) if passport else None, passport)
                 self._events = None
+                os.close(self._claim)
             self._another_writes = True
 
     def _follow(self) -> None:

@@ -1,4 +1,4 @@
-"""What lies on the path for the user's program alone is none of tm's."""
+"""What lies on the path for the user's program comes after tm's own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import pytest
 from trainmeter_core.cli.entry import own_path
 
 
-def test_the_users_directories_are_left_out_and_ours_stays(tmp_path):
+def test_the_users_directories_come_last_and_ours_stays(tmp_path):
     ours, theirs, other = (str(tmp_path / name) for name in ("ours", "theirs", "other"))
     path = [theirs, ours, "", other, theirs + "/"]
-    assert own_path(path, [theirs, ours], home=ours) == [ours, "", other]
+    assert own_path(path, [theirs, ours], home=ours) == [ours, "", other, theirs, theirs + "/"]
     assert own_path(path, [], home=ours) == path
-    assert own_path([""], [""], home=ours) == []
 
 
 @pytest.mark.parametrize("how", ["PYTHONPATH", "working directory"])

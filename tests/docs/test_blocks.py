@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from pages import ROOT, SHELLS, Block, blocks, commands
 
@@ -27,7 +26,6 @@ NOT_PROGRAMS = {
 # Commands that no test runs, by what they begin with, and why. Those of tm are parsed all the same.
 NOT_RUN = {
     "pip install": "changes an environment; the wheel's tests install it into one of their own",
-    "uv tool": "the same",
     "make": "CI is `make test`; the others are steps of it",
     "python benchmarks/": "a benchmark is no test; that the file is there is tested",
     "python scripts/gpu_check.py": "needs a GPU; tests/scripts runs it with a fake driver",
@@ -40,7 +38,9 @@ NOT_RUN = {
     "TRAINMETER=1": "needs such an environment; run by tests/e2e",
     "tm --metrics-port": "a fixed port may be taken; run by tests/outside with a free one",
     "tm -- torchrun": "eight processes; tests/e2e runs it with two",
-    "tm --count": "needs a model; run by tests/e2e",
+    'eval "$(tm completion': "asks a shell's own Tab key; run by tests/cli",
+    ".venv/bin/pytest": "the tests do not run themselves",
+    ".venv/bin/pre-commit": "writes into the repository's hooks",
 }
 
 CODE = {
@@ -110,7 +110,7 @@ def test_every_command_of_tm_parses(command, place, monkeypatch):
     line = grammar.split(shlex.split(command)[1:], run.WITH_VALUE)
     if line.kind == "target" and line.rest[0] in known.COMMANDS:
         module, _, name = known.COMMANDS[line.rest[0]][0].partition(":")
-        found: click.Command = getattr(__import__(module, fromlist=[name]), name)
+        found = getattr(__import__(module, fromlist=[name]), name)
         words = [word for word in line.rest[1:] if word not in ("RUN", "A", "B")] + ["x"] * line.rest.count("RUN")
         assert found.make_context("tm", words, resilient_parsing=True) is not None
         known_options = {
@@ -120,6 +120,25 @@ def test_every_command_of_tm_parses(command, place, monkeypatch):
     else:
         assert main._parse(line.options, run.OPTIONS)
         assert line.kind != "nothing" or line.options
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Broken links and anchors are warnings, and warnings are errors."""
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "index.html").exists()
+
+
+def test_links_from_outside_of_the_site_lead_somewhere():
+    """Those of the README, of CONTRIBUTING and of the change log; and tests that they name are there."""
+    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        text = (ROOT / page).read_text()
+        named = re.findall(r"\]\((?!https?:)([^)#]+)", text) + re.findall(r"(?:src|srcset)=\"([^\"]+)", text)
+        named += re.findall(r"\b(?:tests|benchmarks|docs|examples)/[\w./-]*\w", text)
+        assert named
+        assert [name for name in named if not (ROOT / name).exists()] == [], page
 
 
 def test_every_file_that_a_command_names_is_there():

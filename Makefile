@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo test check format docs dev clean
+.PHONY: demo test check format docs site dev clean
 
 demo: $(VENV)/demo.stamp  ## train a tiny GPT under tm for about a minute and look at it in TensorBoard
 	$(BIN)/tm --peak-tflops 0.2 --budget-steps 300 examples/train_gpt.py --steps 300
@@ -21,6 +21,9 @@ format: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp  ## rewrite the pages that are generated from the code
 	$(BIN)/python scripts/generate_docs.py
+
+site: $(VENV)/test.stamp  ## build the pages into build/site; a broken link is an error
+	$(BIN)/python -m mkdocs build
 
 dev: $(VENV)/test.stamp  ## an editable install for working on trainmeter
 	$(PIP) install --no-deps -e .

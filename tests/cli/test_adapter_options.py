@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-TM = [sys.executable, "-m", "trainmeter_core", "--quiet"]
+# `tm` in an environment where a directory more is searched; what PYTHONPATH names is the user's program's alone.
+TM = "import sys; sys.path.append(sys.argv.pop(1)); from trainmeter_core.cli.entry import main; main()"
 
 ADAPTER = """
 from trainmeter_core.hookspecs import Option, hookimpl
@@ -41,8 +42,9 @@ def tm(tmp_path):
             (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
             (folder / "entry_points.txt").write_text(f"[trainmeter]\n{name} = {name}_adapter\n")
         (tmp_path / "show.py").write_text(SHOW)
-        env = {**os.environ, "PYTHONPATH": str(tmp_path), "TRAINMETER_HOME": str(tmp_path / "home")}
-        return subprocess.run([*TM, *words], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
+        env = {**os.environ, "TRAINMETER_HOME": str(tmp_path / "home")}
+        start = [sys.executable, "-c", TM, str(tmp_path), "--quiet"]
+        return subprocess.run([*start, *words], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
 
     return run
 

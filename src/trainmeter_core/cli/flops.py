@@ -32,13 +32,13 @@ ALL = "*"
 @click.option("--explain", "explained", is_flag=False, flag_value=ALL, metavar="[NAME]", help="each line of the counts")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 def command(batch: int, target_len: int, as_json: bool, explained: str | None, **given: Any) -> None:
-    r"""Training FLOPs of a model: every convention side by side.
+    """Training FLOPs of a model: every convention side by side.
 
     \b
     tm flops --hf-config config.json --seq-len 4096
     tm flops --hf-config config.json --explain megatron
     tm flops --params 8B --layers 32 --width 4096 --seq-len 8192 --gpus 8xH100-SXM --tokens 20B
-    """
+    """  # noqa: D301 - click knows a block of examples by the character
     model = model_of(given)
     if model is None:
         raise click.UsageError(NO_MODEL)

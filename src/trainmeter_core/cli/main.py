@@ -23,6 +23,10 @@ USAGE_ERROR = 2
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Do what the command line says and exit; the only place that prints errors and sets exit codes."""
+    if words is None and "_TM_COMPLETE" in os.environ:
+        from .completion import answer
+
+        sys.exit(answer())
     try:
         code = _dispatch(sys.argv[1:] if words is None else words)
         sys.stdout.flush()

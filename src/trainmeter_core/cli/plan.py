@@ -34,13 +34,13 @@ _GIB = 2**30
 @click.option("--no-shard", is_flag=True, help="every device holds the whole model, gradients and optimizer states")
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 def command(as_json: bool, **given: Any) -> None:
-    r"""A run before it is started: FLOPs, hours, GPU-hours, tokens per parameter, memory.
+    """A run before it is started: FLOPs, hours, GPU-hours, tokens per parameter, memory.
 
     \b
     tm plan --hf-config config.json --tokens 20B --gpus 8xH100-SXM
     tm plan --hf-config config.json --hours 24 --gpus 8xH100-SXM --mfu 45
     tm plan --hours 24 --gpus 8xH100-SXM      the compute-optimal model for that
-    """
+    """  # noqa: D301 - click knows a block of examples by the character
     model = model_of(given)
     if (given["tokens"] is None) == (given["hours"] is None):
         raise click.UsageError("give --tokens N, or --hours H for what fits in them")

@@ -70,7 +70,7 @@ def stop() -> None:
         return
     try:
         from .inside import import_hooks
-        from .inside.agent import end_agent
+        from .inside.this_process import end_agent
 
         import_hooks.remove()
         end_agent()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainmeter_core.inside import agent as module
+from trainmeter_core.inside import this_process
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.ring_format import (
     FLAG_BATCH_UNSEEN,
@@ -186,7 +186,7 @@ def test_a_forked_child_is_a_process_of_its_own_and_silent_until_it_steps(agent,
     step(agent, optimizer, (4, 16, 0))
     script = (
         "import os, sys\n"
-        "from trainmeter_core.inside import agent as module\n"
+        "from trainmeter_core.inside import this_process as module\n"
         "import torch\n"
         "agent = module.agent_of_this_process()\n"
         "optimizer = torch.optim.SGD([torch.zeros(2)], lr=0.1)\n"
@@ -213,13 +213,13 @@ def test_a_forked_child_is_a_process_of_its_own_and_silent_until_it_steps(agent,
 
 
 def test_an_agent_is_made_once_per_process(monkeypatch, spool):
-    monkeypatch.setattr(module, "_agent", None)
+    monkeypatch.setattr(this_process, "_agent", None)
     monkeypatch.setenv("TRAINMETER_SPOOL", str(spool))
     monkeypatch.setattr("atexit.register", lambda f: f)
     monkeypatch.setattr("os.register_at_fork", lambda **_: None)
-    assert module.current_agent() is None
-    agent = module.agent_of_this_process()
-    assert module.agent_of_this_process() is module.current_agent() is agent
+    assert this_process.current_agent() is None
+    agent = this_process.agent_of_this_process()
+    assert this_process.agent_of_this_process() is this_process.current_agent() is agent
 
 
 def test_an_install_that_fails_leaves_the_module_untapped(agent, lenient):

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from trainmeter_core import emit
-from trainmeter_core.inside import agent as agent_module
 from trainmeter_core.inside import emitted, part, publishing
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.inside.emitted import record
@@ -215,7 +214,7 @@ class TestEmit:
 
     @pytest.fixture(autouse=True)
     def current(self, agent, monkeypatch):
-        monkeypatch.setattr(agent_module, "_agent", agent)
+        monkeypatch.setattr(this_process, "_agent", agent)
         monkeypatch.setitem(__import__("sys").modules, "trainmeter_core.inside.bootstrap", publishing)
         return agent
 

@@ -61,7 +61,7 @@ def start() -> None:
 
 def _torch_tap(tap: str) -> Callable[[ModuleType], None]:
     def imported(module: ModuleType) -> None:
-        from .agent import agent_of_this_process
+        from .this_process import agent_of_this_process
 
         agent = agent_of_this_process()
         package = "trainmeter_core.inside.taps." + tap
@@ -73,7 +73,7 @@ def _torch_tap(tap: str) -> Callable[[ModuleType], None]:
 
 def _tracker_tap(name: str, module_name: str, directory: str) -> Callable[[ModuleType], None]:
     def imported(module: ModuleType) -> None:
-        from .agent import agent_of_this_process
+        from .this_process import agent_of_this_process
 
         agent_of_this_process().install_plugin(name, module_name, directory, module)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 from ..series import PREFIX
-from .agent import agent_of_this_process
 from .guard import site
+from .this_process import agent_of_this_process
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 MYPY = False
 if MYPY:
     from typing import Any, Mapping
-
-    from .agent import Agent
 
 _SITE = site("emit")
 

@@ -32,7 +32,7 @@ def _torch() -> dict[str, Any]:
         return {"error": str(error), "missing": getattr(error, "name", "") == "torch"}
     except Exception as error:  # noqa: BLE001 - a broken installation fails in any way
         return {"error": type(error).__name__ + ": " + str(error)}
-    from .agent import current_agent
+    from .this_process import current_agent
 
     agent = current_agent()
     return {

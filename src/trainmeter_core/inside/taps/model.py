@@ -7,14 +7,13 @@ while torch.compile traces, which keeps graphs whole, and nothing is stored on a
 
 from __future__ import annotations
 
-import gc
-import sys
 from typing import TYPE_CHECKING
 from weakref import ref
 
 from ..batch_shape import batch_shape
 from ..guard import site
 from . import model_calls
+from .model_search import autocast_dtype, device_of, live_optimizers, search_heap
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -56,7 +55,7 @@ class _Noted:
 
     def __init__(self, module: Any) -> None:
         self.module = ref(module)
-        self.autocast = _autocast_dtype(module)
+        self.autocast = autocast_dtype(module)
         self.pending: list[Shape] = []
         self.batches: dict[Shape, int] = {}
         self.calls: dict[Shape, Any] = {}
@@ -137,7 +136,7 @@ class ModelTap:
         from ..counting import MOST_SHAPES, remembered
 
         if len(noted.calls) < MOST_SHAPES:
-            noted.calls[shape] = remembered(args, kwargs, shape, _autocast_dtype(module))
+            noted.calls[shape] = remembered(args, kwargs, shape, autocast_dtype(module))
 
     def _look(self, noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> None:
         """Look at a module's first training call, and at later ones for sizes that differ."""
@@ -208,7 +207,7 @@ class ModelTap:
             best, covered = self._most_covering(owned)
             if self._another_is_bigger(owned, covered):
                 # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
-                owned = {id(p) for other in _live_optimizers() for group in other.param_groups for p in group["params"]}
+                owned = {id(p) for other in live_optimizers() for group in other.param_groups for p in group["params"]}
                 best, covered = self._most_covering(owned)
                 seen_whole = True
             else:
@@ -220,15 +219,15 @@ class ModelTap:
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
                     self.arm()
                     return
-                found = _search_heap(self.module_class, owned)
+                found = search_heap(self.module_class, owned)
                 if found is not None:
-                    self._describe(found, _autocast_dtype(found))
+                    self._describe(found, autocast_dtype(found))
                 return
             root = whole = best.module()
             if not seen_whole:
                 # Only parts were seen being called: the model's forward runs under another name. It is described, and
                 # the part that is given the tokens tells its batches.
-                whole = _search_heap(self.module_class, owned) or root
+                whole = search_heap(self.module_class, owned) or root
                 fed = {key: noted for key, noted in self.noted.items() if any(T for _, T, _ in noted.batches)}
                 self.noted = fed or self.noted
                 best = self._most_covering(owned)[0] or best
@@ -335,7 +334,7 @@ class ModelTap:
         description = describe(root, look)
         if autocast:
             description["autocast"] = autocast
-        description["device"] = _device(root)
+        description["device"] = device_of(root)
         description["tf32"] = fp32_may_be_tf32()
         self.agent.event("model", {"description": description, "gpus": gpus_of(root)})
         publishing = self.agent.publish()
@@ -380,43 +379,5 @@ def _set_call(kind: Any, own: Callable[..., Any] | None) -> None:
         del kind.__call__
 
 
-def _search_heap(module_class: Any, owned: set[int]) -> Any:
-    """Find the outermost module that owns most of the optimizer's parameters, when none was seen being called.
-
-    By `type(x).__mro__`, because `isinstance` would wake lazy proxies.
-    """
-    modules = [found for found in gc.get_objects() if module_class in type(found).__mro__]
-    inner = {id(child) for module in modules for child in module.children()}
-    best, most = None, 0
-    for module in modules:
-        if id(module) not in inner:
-            covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
-            if covered > most:
-                best, most = module, covered
-    return best
-
-
-def _live_optimizers() -> list[Any]:
-    optimizer_class = sys.modules["torch.optim.optimizer"].Optimizer
-    return [found for found in gc.get_objects() if optimizer_class in type(found).__mro__]
-
-
 def _own(module: Any) -> Any:
     return module.__dict__.get("_modules", ())
-
-
-def _autocast_dtype(root: Any) -> str:
-    """The dtype that autocast gives matrix products now, or an empty string where it is off."""
-    torch = sys.modules["torch"]
-    device = _device(root)
-    try:
-        if torch.is_autocast_enabled(device):
-            return str(torch.get_autocast_dtype(device)).replace("torch.", "")
-    except (TypeError, RuntimeError):
-        # A device that autocast does not know.
-        return ""
-    return ""
-
-
-def _device(root: Any) -> str:
-    return next((str(p.device.type) for p in root.parameters()), "cpu")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from trainmeter_core import emit
-from trainmeter_core.inside import emitted, part, publishing
+from trainmeter_core.inside import emitted, part, publishing, this_process
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.inside.emitted import record
 from trainmeter_core.inside.peers import Peers

@@ -58,6 +58,26 @@ def test_a_config_of_odd_values_keeps_what_can_be_kept():
     assert describe(model)["config"] == {"dim": 4, "layers": [1, 2], "text_config": {"dim": 8}}
 
 
+def test_what_looks_like_a_secret_in_a_config_stays_there():
+    """The description goes to the log, the passport and the tracker; settings that only sound like it go along."""
+    key = "hf_" + "aB3" * 12
+    model = nn.Linear(2, 2)
+    model.hparams = {
+        "api_key": "0123", "hub_token": key, "wandb": {"key": key}, "url": "https://me:word@host/x", "note": f"by {key}",
+        "keys": [key, "plain"], "pad_token": "<pad>", "bos_token_id": 1, "hidden_act": "gelu_pytorch_tanh",
+        "base": "meta-llama/Llama-3.1-8B-Instruct", "max_tokens": 7, "text": "x" * 5000,
+    }  # fmt: skip
+    config = describe(model)["config"]
+    assert key not in json.dumps(config)
+    assert config["api_key"] == config["hub_token"] == "[redacted]"
+    assert config["url"] == "https://[redacted]@host/x"
+    assert config["keys"][1] == "plain"
+    assert [config[name] for name in ("pad_token", "bos_token_id", "hidden_act", "base", "max_tokens")] == [
+        "<pad>", 1, "gelu_pytorch_tanh", "meta-llama/Llama-3.1-8B-Instruct", 7,
+    ]  # fmt: skip
+    assert config["text"] == "[5000 characters]"
+
+
 def test_a_config_of_the_first_child_is_taken_when_the_root_has_none():
     wrapper = nn.Module()
     wrapper.net = GPT(GPTConfig())

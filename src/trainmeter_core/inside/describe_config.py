@@ -1,12 +1,16 @@
-"""The config of a live model, as a dict of primitives."""
+"""The config of a live model, as a dict of primitives without secrets."""
 
 from __future__ import annotations
 
 from typing import Any, Mapping
 
+from ..passport.redact import REDACTED, is_secret_name, redact_text
+
 PRIMITIVES = (bool, int, float, str, type(None))
 NESTED = ("text_config", "vision_config", "audio_config", "encoder", "decoder", "llm_config", "thinker_config")
 LONGEST_LIST = 4096
+LONGEST_TEXT = 1024
+MOST_ENTRIES = 1000
 
 
 def config_of(model: Any) -> tuple[dict[str, Any] | None, str | None]:
@@ -34,7 +38,11 @@ def _children(model: Any) -> tuple[Any, ...]:
 
 
 def _plain(config: Any, depth: int = 0) -> dict[str, Any]:
-    """The attributes of a config that are primitives or lists of them, and its nested configs."""
+    """The attributes of a config that are primitives or lists of them, and its nested configs.
+
+    It goes into the run log, the passport and from there to trackers: what looks like a secret stays here, and so does
+    what is too long to be a setting.
+    """
     if isinstance(config, (*PRIMITIVES, type)):
         return {}
     try:
@@ -44,15 +52,23 @@ def _plain(config: Any, depth: int = 0) -> dict[str, Any]:
         return {}
     plain: dict[str, Any] = {}
     for key, value in items.items():
-        if not isinstance(key, str) or key.startswith("_"):
+        if not isinstance(key, str) or key.startswith("_") or len(plain) >= MOST_ENTRIES:
             continue
         if isinstance(value, PRIMITIVES):
-            plain[key] = value
+            plain[key] = _told(key, value)
         elif isinstance(value, (list, tuple)) and len(value) <= LONGEST_LIST:
             if all(isinstance(v, PRIMITIVES) for v in value):
-                plain[key] = list(value)
+                plain[key] = [_told(key, v) for v in value]
         elif key in NESTED and depth == 0:
             nested = _plain(value, depth + 1)
             if nested:
                 plain[key] = nested
     return plain
+
+
+def _told(key: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if is_secret_name(key) and value:
+        return REDACTED
+    return redact_text(value) if len(value) <= LONGEST_TEXT else "[" + str(len(value)) + " characters]"

@@ -21,6 +21,7 @@ format: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp  ## rewrite the pages that are generated from the code
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/compatibility.py
 
 dev: $(VENV)/test.stamp  ## an editable install for working on trainmeter
 	$(PIP) install --no-deps -e .

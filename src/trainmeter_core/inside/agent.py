@@ -101,6 +101,8 @@ class Agent:
 
         self.steps = 0
         self.skipped = 0
+        self.batches_of_another = False
+        """Whether another rank is given the same batches and counts them."""
         self.unseen = 0
         """Steps in which a backward ran and no batch was seen."""
         self.tokens = 0
@@ -290,10 +292,12 @@ class Agent:
         else:
             self.steps += 1
         batches = self.batches
+        if self.batches_of_another:
+            batches.clear()
         tokens, samples, micro, length, target = self.used.add(batches)
         self.tokens += tokens
         self.samples += samples
-        if not micro and self.backward_s:
+        if not micro and self.backward_s and not self.batches_of_another:
             # Without a backward no batch was used.
             flags |= FLAG_BATCH_UNSEEN
             self.unseen += 1
@@ -359,6 +363,22 @@ class Agent:
         )
         if self.model is not None:
             self.model.settle(self, optimizer)
+        if self.identity.world_size > 1:
+            with site("device mesh"):
+                self._share_batches(optimizer)
+
+    def _share_batches(self, optimizer: Any) -> None:
+        """Leave the batches that several ranks are given to the first of these."""
+        from .same_batches import same_batches
+
+        roots = self.model.roots if self.model is not None else ()
+        model = roots[0]() if roots else None
+        parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+        ranks, place = same_batches(parameters, model)
+        self.batches_of_another = place > 0
+        if ranks > 1 and not place:
+            said = f"by the device mesh, {ranks} ranks at a time are given the same batches, which are counted once"
+            self.event("verdict", {"code": "same-batches", "level": "info", "sentence": said})
 
     # --- the end ------------------------------------------------------------------------------------------------
 

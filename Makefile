@@ -21,6 +21,7 @@ format: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp  ## rewrite the pages that are generated from the code
 	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/compatibility.py
 
 site: $(VENV)/test.stamp  ## build the pages into build/site; a broken link is an error
 	$(BIN)/python -m mkdocs build

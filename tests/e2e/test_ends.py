@@ -44,18 +44,6 @@ def test_a_killed_program_leaves_every_step_it_made(launch):
     assert pair.tm.value("data.samples") == 20
 
 
-def test_a_program_that_trains_nothing_has_no_steps_and_no_guesses(launch):
-    pair = launch.pair("inference")
-    assert pair.tm.code == pair.bare.code == 0
-    assert pair.tm.stdout == pair.bare.stdout
-    assert problems(pair.tm.passport) == []
-    assert not pair.tm.value("data.steps")
-    assert not pair.tm.value("data.tokens")
-    assert pair.tm.value("efficiency.mfu_pct") is None
-    assert "no optimizer step of torch was seen" in pair.tm.stderr
-    assert pair.tm.records("steps") == []
-
-
 def test_a_program_that_python_isolates_runs_unmeasured_and_tm_says_why(launch):
     run = launch.tm("--", PYTHON, "-I", "-c", "import sys; print(sys.flags.isolated, 'sitecustomize' in sys.modules)")
     assert (run.code, run.stdout.split()[0]) == (0, b"1")
@@ -144,16 +132,6 @@ def test_the_rank_that_the_others_wait_for_is_named(launch):
     [said] = [verdict["sentence"] for verdict in pair.tm.passport["verdicts"] if verdict["code"] == "straggler"]
     assert said.startswith("rank 1 spends ")
     assert "between its steps" in said
-
-
-def test_hand_written_sgd_is_trained_and_not_miscounted(launch):
-    """Without an optimizer there is no step to see: the counts are a gap, not a zero that looks like a number."""
-    pair = launch.pair("word_lm")
-    assert pair.tm.code == 0
-    assert pair.tm.stdout == pair.bare.stdout
-    assert not pair.tm.value("data.steps")
-    assert pair.tm.value("efficiency.tokens_per_s") is None
-    assert "no optimizer step of torch was seen" in pair.tm.stderr
 
 
 def test_a_module_and_a_script_on_stdin_run_as_python_runs_them(launch):

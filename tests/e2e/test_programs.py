@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.e2e.conftest import PYTHON, user_lines
 
 from trainmeter_core.passport.schema import problems
 
 PROGRAM_FILES = Path(__file__).with_name("programs")
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+ACCELERATE = (
+    *(PYTHON, "-m", "accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1"),
+    *("--mixed_precision=no", "--dynamo_backend=no", "--main_process_port=0"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,12 @@ class Expected:
     """Kinds of time that must have been seen."""
     arguments: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    needs: str = ""
+    """A package that is not there everywhere."""
+    launcher: tuple[str, ...] = ()
+    restarts: int = 0
+    program: str = ""
+    """The file, where the case is named otherwise."""
 
 
 PROGRAMS = {
@@ -40,6 +52,7 @@ PROGRAMS = {
     "by_value": Expected(12, 36, 36 * 6, 12, kinds=("checkpoint",)),
     "images": Expected(21, 150, None, 21, kinds=("data_wait", "eval", "checkpoint")),
     "word_lm": Expected(12, 60, 60 * 9, 12, arguments=("--sgd",)),
+    "time_first": Expected(12, 60, 60 * 9, 12),
     "accelerate_loop": Expected(12, 96, 96 * 16, 24, kinds=("data_wait",)),
     "hf_trainer": Expected(
         18, 144, 144 * 16, 36, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
@@ -47,17 +60,48 @@ PROGRAMS = {
     "lightning_fit": Expected(
         15, 60, 60 * 16, 15, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
     ),
+    "lightning_accumulate": Expected(6, 64, 64 * 16, 16, kinds=("data_wait", "eval"), arguments=("{out}",)),
+    "fabric_loop": Expected(8, 64, 64 * 16, 16, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",)),
+    "lora_trainer": Expected(
+        12, 48, 48 * 16, 12, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",), needs="peft"
+    ),
+    "sft_trainer": Expected(8, 32, 32 * 12, 16, kinds=("data_wait",), arguments=("{out}",), needs="trl"),
+    "script_loop-compiled": Expected(
+        20, 240, 240 * 16, 60, kinds=("eval", "checkpoint"), env=(("COMPILE", "1"),), program="script_loop"
+    ),
 }
-COMPILED = {"script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint"), env=(("COMPILE", "1"),))}
-CASES = [*PROGRAMS.items(), *COMPILED.items()]
-each_program = pytest.mark.parametrize(
-    ("name", "expected"), CASES, ids=[name + ("-compiled" if expected.env else "") for name, expected in CASES]
-)
+PARALLEL = {
+    "ddp": Expected(12, 96, 96 * 16, 24, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "fsdp2": Expected(6, 48, 48 * 16, 12, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "accelerate_loop-launched": Expected(
+        # Its launcher's own setting of one micro-batch a step goes before the program's two.
+        12, 96, 96 * 16, 24, kinds=("data_wait",), launcher=ACCELERATE, program="accelerate_loop"
+    ),
+    "tensor_parallel": Expected(8, 32, 32 * 16, 8, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "tensor_parallel-2d": Expected(
+        8, 64, 64 * 16, 16, arguments=("mesh",), launcher=(*TORCHRUN, "--nproc_per_node=4"), program="tensor_parallel"
+    ),
+    "elastic": Expected(
+        12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1,
+        launcher=(*TORCHRUN, "--nproc_per_node=2", "--max-restarts=1"),
+    ),
+}  # fmt: skip
+"""Programs of several ranks; the numbers are those of the whole run."""
+WITHOUT = {
+    "word_lm": "no step: the weights are changed without an optimizer",
+    "plain_optimizer": "no step: the optimizer is not one of torch.optim",
+    "inference": "no step: it does not train",
+}
+"""Programs that have nothing to count, and why."""
+each_program = pytest.mark.parametrize(("name", "expected"), PROGRAMS.items(), ids=list(PROGRAMS))
+each_parallel = pytest.mark.parametrize(("name", "expected"), PARALLEL.items(), ids=list(PARALLEL))
 
 
 @pytest.fixture
 def pair(launch, name, expected):
-    return launch.pair(name, *expected.arguments, **dict(expected.env))
+    if expected.needs:
+        pytest.importorskip(expected.needs)
+    return launch.pair(expected.program or name, *expected.arguments, launcher=expected.launcher, **dict(expected.env))
 
 
 @each_program
@@ -108,13 +152,65 @@ def test_the_run_directory_is_whole_and_truthful(pair, name, expected):
 
 @each_program
 def test_tm_says_its_lines_on_stderr_and_leaves_the_rest(pair, name, expected):
-    from tests.e2e.conftest import user_lines
-
     assert (
         sum(line.startswith("tm: look at this run: tensorboard --logdir ") for line in pair.tm.stderr.splitlines()) == 1
     )
     assert pair.tm.stderr.splitlines()[-1].startswith(f"tm: {expected.steps} steps · ")
     assert sorted(user_lines(pair.tm.stderr)) == sorted(user_lines(pair.bare.stderr))
+
+
+@each_parallel
+def test_several_ranks_add_up_to_the_whole_run(pair, name, expected):
+    """Batches that several ranks are given count once; each rank's own ones add up, over a restart as well."""
+    run = pair.tm
+    assert pair.bare.code == run.code == 0, run.stderr
+    assert sorted(run.stdout.splitlines()) == sorted(pair.bare.stdout.splitlines())
+    assert len(run.stdout.splitlines()) >= expected.steps
+    assert run.value("data.steps") == expected.steps
+    assert run.value("data.samples") == expected.samples
+    assert run.value("data.tokens") == expected.tokens
+    assert run.value("data.micro_batches") == expected.micro_batches
+    assert run.value("time.restarts") == expected.restarts
+    assert run.value("observation.failures") == []
+    assert problems(run.passport) == []
+    shares = {kind: share["value"] for kind, share in run.value("time.shares").items() if share}
+    assert sum(shares.values()) == pytest.approx(100, abs=0.1)
+    for kind in expected.kinds:
+        assert shares[kind] > 0, (kind, shares)
+    copies = [noted for noted in run.passport["verdicts"] if noted["code"] == "same-batches"]
+    assert len(copies) == name.startswith("tensor_parallel")
+
+
+@pytest.mark.parametrize("name", list(WITHOUT))
+def test_what_cannot_be_counted_is_a_gap_and_said(launch, name):
+    """Without an optimizer of torch there is no step to see: no count, not a zero that looks like one."""
+    pair = launch.pair(name)
+    assert pair.tm.code == pair.bare.code == 0, pair.tm.stderr
+    assert pair.tm.stdout == pair.bare.stdout
+    assert not pair.tm.value("data.steps")
+    assert pair.tm.value("efficiency.tokens_per_s") is None
+    assert pair.tm.records("steps") == []
+    assert "no optimizer step of torch was seen" in pair.tm.stderr
+    assert sorted(user_lines(pair.tm.stderr)) == sorted(user_lines(pair.bare.stderr))
+
+
+def test_a_step_that_is_compiled_as_a_whole_counts_steps_and_no_batch(launch):
+    """The model is called inside the graph, where nothing of ours runs."""
+    pair = launch.pair("compiled_step")
+    assert pair.tm.code == 0, pair.tm.stderr
+    assert pair.tm.stdout == pair.bare.stdout
+    assert pair.tm.value("data.steps") == 10
+    assert pair.tm.value("data.tokens") is None
+    assert pair.tm.value("efficiency.tokens_per_s") is None
+
+
+@pytest.mark.parametrize("words", [("-m", "plain"), ("--", PYTHON, "-u", "-m", "plain")], ids=["-m", "python -m"])
+def test_a_module_is_measured_as_the_script_is(launch, words):
+    bare = launch.pair("plain").bare
+    run = launch.tm(*words)
+    assert (run.code, run.stdout) == (0, bare.stdout)
+    assert run.value("data.steps") == PROGRAMS["plain"].steps
+    assert run.value("data.tokens") == PROGRAMS["plain"].tokens
 
 
 @pytest.mark.parametrize("name", ["plain", "scaler", "hf_trainer", "lightning_fit"])

@@ -86,3 +86,19 @@ def test_data_are_never_read():
 
 def test_a_long_list_is_not_searched_to_its_end():
     assert batch_shape(([None] * 1000 + [ids(4, 16)],), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "expected"),
+    [
+        ((ids(9, 5),), {}, (5, 9, 0)),
+        ((ids(9, 5), ids(9, 5)), {}, (5, 9, 0)),
+        ((ids(9, 5), floats(2, 5, 8)), {}, (5, 9, 0)),
+        ((), {"input_ids": ids(5, 9)}, (5, 9, 0)),
+        ((floats(6, 3, 8, 8),), {}, (6, 0, 0)),
+        ((), {}, None),
+    ],
+    ids=["ids", "ids and targets", "state that tells it already", "by name", "pictures", "nothing"],
+)
+def test_a_model_that_wants_time_first_is_given_rows_of_one_moment(args, kwargs, expected):
+    assert module.time_first_shape(args, kwargs) == expected

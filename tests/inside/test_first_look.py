@@ -523,3 +523,28 @@ def test_a_count_does_not_stand_for_images_of_another_size(tapped):
     train(model, image(16, 16), image(8, 8))
     assert tapped.told["counted"]["counts"] == []
     assert "change their size" in tapped.told["counted"]["absent"]
+
+
+@pytest.mark.parametrize("kind", ["attention", "recurrent"])
+def test_ids_with_time_first_are_told_by_the_layer_that_wants_them_so(kind, tapped):
+    """Ids of (T, B) reach it as they are; where the model itself puts time first, they are (B, T)."""
+
+    class Model(nn.Module):
+        def __init__(self, turns):
+            super().__init__()
+            self.turns, self.table, self.out = turns, nn.Embedding(V, D), nn.Linear(D, V)
+            self.layer = nn.TransformerEncoderLayer(D, HEADS, 32) if kind == "attention" else nn.LSTM(D, D)
+
+        def forward(self, ids):
+            x = self.table(ids.T if self.turns else ids)
+            x = self.layer(x)
+            return self.out(x if kind == "attention" else x[0])
+
+    for turns, given in ((False, (T, B)), (True, (B, T))):
+        model = Model(turns)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(3):
+            model(torch.zeros(given, dtype=torch.int64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert set(tapped.used.total()) == {(B, T, 0)}

@@ -101,6 +101,8 @@ class Agent:
 
         self.steps = 0
         self.skipped = 0
+        self.batches_of_another = False
+        """Whether another rank is given the same batches and counts them."""
         self.unseen = 0
         """Steps in which a backward ran and no batch was seen."""
         self.tokens = 0
@@ -290,10 +292,12 @@ class Agent:
         else:
             self.steps += 1
         batches = self.batches
+        if self.batches_of_another:
+            batches.clear()
         tokens, samples, micro, length, target = self.used.add(batches)
         self.tokens += tokens
         self.samples += samples
-        if not micro and self.backward_s:
+        if not micro and self.backward_s and not self.batches_of_another:
             # Without a backward no batch was used.
             flags |= FLAG_BATCH_UNSEEN
             self.unseen += 1
@@ -359,6 +363,11 @@ class Agent:
         )
         if self.model is not None:
             self.model.settle(self, optimizer)
+        if self.identity.world_size > 1:
+            with site("device mesh"):
+                from .same_batches import share_batches
+
+                share_batches(self, optimizer)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,20 @@ def batch_shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape | None:
     return found
 
 
+def time_first_shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shape | None:
+    """`batch_shape` of a model that is given its token ids as (T, B), which their own shape does not tell."""
+    shape = batch_shape(args, kwargs)
+    if shape is None or not shape[1] or not args:
+        return shape
+    dims: Any = getattr(args[0], "shape", ())
+    return time_first(shape) if len(dims) == 2 and dims[0] == shape[0] else shape  # noqa: PLR2004 - (T, B)
+
+
+def time_first(shape: Shape) -> Shape:
+    """Give (B, T, T2) for what was taken to be (T, B, T2)."""
+    return (shape[1], shape[0], shape[2])
+
+
 def _is_recurrent_state(value: Any, dims: Any) -> bool:
     """Say whether the second argument is a state whose batch dimension is the second one of the token ids."""
     if isinstance(value, tuple) and value:

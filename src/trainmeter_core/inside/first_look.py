@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from .autograd_graph import is_triangular, products_in
+from .batch_shape import time_first
 from .describe import kind_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class FirstLook:
         self.shape = shape
         self.sizes = sizes
         self.sizes_vary = False
+        self.time_first = False
+        """Whether the token ids turned out to be (T, B): a layer that wants time first was given them as they are."""
         self.done = False
         self.seen: dict[int, SeenCalls] = {}
         self.linear_calls = 0
@@ -60,6 +63,8 @@ class FirstLook:
         if kind not in _POSITIONS:
             return
         given: Any = args[0] if args else next(iter(kwargs.values()), None)
+        if kind in _TIME_FIRST and not self.time_first and getattr(module, "batch_first", None) is False:
+            self._order(given)
         seen = self._calls_of(module)
         rows = _POSITIONS[kind](module, given, result)
         seen.positions += rows
@@ -74,6 +79,13 @@ class FirstLook:
             self._calls_of(module.out_proj).positions += rows  # a weight that is used without a call
         if grad_enabled and kind in _PRODUCTS:
             self.linear_calls += _PRODUCTS[kind]
+
+    def _order(self, given: Any) -> None:
+        """Compare the token ids with the (T, B, width) that a layer was given of them."""
+        first, second, _ = self.shape
+        dims: Any = getattr(given, "shape", ())
+        if first != second and len(dims) == 3 and tuple(dims[:2]) == (first, second):  # noqa: PLR2004 - (T, B, d)
+            self.time_first, self.shape = True, time_first(self.shape)
 
     def _calls_of(self, module: Any) -> SeenCalls:
         seen = self.seen.get(id(module))
@@ -160,6 +172,7 @@ def _recurrent(_module: Any, given: Any, _result: Any) -> int:
 
 
 _POSITIONS = {"conv": _conv, "linear": _rows, "conv1d_hf": _rows, "mha": _rows, "rnn": _recurrent}
+_TIME_FIRST = ("mha", "rnn")
 # Matrix products that one call makes at most: torch's attention projects q, k, v and its output by itself.
 _PRODUCTS = {"linear": 1, "conv1d_hf": 1, "mha": 4}
 

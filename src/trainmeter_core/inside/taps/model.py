@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from ..batch_shape import batch_shape
+from ..batch_shape import batch_shape, time_first, time_first_shape
 from ..guard import site
 from . import model_calls
 from .model_search import autocast_dtype, device_of, live_optimizers, search_heap
@@ -62,6 +62,14 @@ class _Noted:
         """One call of each shape, while they are to be counted."""
         self.look: Any = None
 
+    def turn(self) -> None:
+        """Take what was noted as (B, T) for (T, B)."""
+        self.batches = {time_first(shape): calls for shape, calls in self.batches.items()}
+        self.calls = {
+            time_first(shape): call if isinstance(call, str) else call._replace(batch=time_first(shape))
+            for shape, call in self.calls.items()
+        }
+
 
 class ModelTap:
     """Armed: notes every outermost call. Settled: taps the class of the model that the optimizer trains."""
@@ -77,6 +85,7 @@ class ModelTap:
         self.roots: list[Any] = []
         self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
+        self.shape_of: Callable[..., Shape | None] = batch_shape
         self.look: Any = None
         """What watches the call that is under way, in the first step."""
         self.sizes: Any = None
@@ -180,7 +189,7 @@ class ModelTap:
     def _call_after_first_step(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The first step ran in a graph and was met in this call, which is already one of the model's own."""
         if module.training and model_calls.grad_enabled() and any(root() is module for root in self.roots):
-            shape = batch_shape(args, kwargs)
+            shape = self.shape_of(args, kwargs)
             if shape is not None:
                 self.agent.pending.append(shape)
 
@@ -233,6 +242,11 @@ class ModelTap:
                 best = self._most_covering(owned)[0] or best
                 root = best.module()
             self._untap()
+            if best.look is not None and best.look.time_first:
+                best.turn()
+                self.shape_of = time_first_shape
+            else:
+                self.shape_of = batch_shape
             for shape, calls in best.batches.items():
                 agent.batches[shape] = agent.batches.get(shape, 0) + calls
             self._tap(root)
@@ -315,7 +329,7 @@ class ModelTap:
         for kind in kinds:
             own = vars(kind).get("__call__")
             self.tapped.append((kind, own))
-            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent)
+            kind.__call__ = model_calls.tapped_call(kind, own, ids, self.agent, self.shape_of)
 
     def _watch_sizes(self, look: Any) -> None:
         """From now on compare the sizes of each training call's inputs with those that were looked at."""

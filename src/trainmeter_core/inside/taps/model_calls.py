@@ -11,11 +11,11 @@ from _thread import get_ident
 from typing import TYPE_CHECKING
 
 from .. import span_clock
-from ..batch_shape import batch_shape
 from ..guard import site, unseen
 
 if TYPE_CHECKING:
     from ..agent import Agent
+    from ..batch_shape import Shape
 
 MYPY = False
 if MYPY:
@@ -60,8 +60,13 @@ noting: Any = None
 module_call: Any = None
 
 
-def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent) -> Callable[..., Any]:
-    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched."""
+def tapped_call(
+    kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent, shape_of: Callable[..., Shape | None]
+) -> Callable[..., Any]:
+    """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched.
+
+    ``shape_of`` reads the batch off a call's arguments.
+    """
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if compiling() or agent.in_model or id(self) not in ids:
@@ -75,7 +80,7 @@ def tapped_call(kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agen
                 if self.training and grad_enabled():
                     if clock.base != span_clock.STEP:
                         clock.set_base(span_clock.STEP)
-                    shape = batch_shape(args, kwargs)
+                    shape = shape_of(args, kwargs)
                     if shape is not None:
                         agent.pending.append(shape)
                 elif clock.base != span_clock.EVAL:

@@ -10,7 +10,7 @@ fi
 
 # TensorFlow shares an environment with nothing else; it comes while the checks run.
 if [ "${CI:-}" = true ] && [ ! -e .venv-tf ]; then
-  ("$bin/python" -m venv .venv-tf && .venv-tf/bin/python -m pip --quiet --disable-pip-version-check install 'tensorflow-cpu==2.21.*' ||
+  ("$bin/python" -m venv .venv-tf && .venv-tf/bin/python -m pip --quiet --disable-pip-version-check install 'tensorflow-cpu==2.21.*' tensorboard ||
     { rm -rf .venv-tf && echo "TensorFlow cannot be installed here: its tests run with the stand-in alone"; }) &
   tensorflow=$!
 fi

@@ -104,7 +104,8 @@ def run(name, server, tmp_path, command, kind="tm", **env):
     script.write_text(textwrap.dedent(MODEL + PROGRAMS[name]))
     experiment = f"{tmp_path.name}-{kind}"
     env = {
-        **os.environ,
+        # MLflow leaves the address of the last test's server in the environment of this process.
+        **{name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"},
         **({"MLFLOW_TRACKING_URI": server} if server else {}),
         "EXPERIMENT": experiment,
         "TRAINMETER_HOME": str(tmp_path / "home"),

@@ -38,7 +38,7 @@ def autocast_dtype(root: Any) -> str:
     device = device_of(root)
     try:
         if torch.is_autocast_enabled(device):
-            return str(torch.getautocast_dtype(device)).replace("torch.", "")
+            return str(torch.get_autocast_dtype(device)).replace("torch.", "")
     except (TypeError, RuntimeError):
         # A device that autocast does not know.
         return ""

@@ -1,4 +1,4 @@
-"""Write the table of programs in docs/compatibility.md from the end-to-end suite; `--check` says if it is stale."""
+"""Write the table of programs in docs/compatibility.md from the suite; `--check` only says if it is stale."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ PROGRAMS = {
     "two_optimizers": Expected(14, 56, 56 * 16, 14),
     "trainer_class": Expected(30, 240, 240 * 16, 30, kinds=("data_wait", "eval", "checkpoint")),
     "script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint")),
+    "outlives": Expected(3, 6, 6 * 16, 3),
     "folds": Expected(18, 72, 72 * 16, 18, kinds=("data_wait",)),
     "by_value": Expected(12, 36, 36 * 6, 12, kinds=("checkpoint",)),
     "images": Expected(21, 150, None, 21, kinds=("data_wait", "eval", "checkpoint")),

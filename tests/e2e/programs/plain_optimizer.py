@@ -7,11 +7,11 @@ from tiny import GPT, config, digest, tokens
 class Momentum:
     def __init__(self, parameters, lr):
         self.parameters, self.lr = list(parameters), lr
-        self.velocity = [torch.zeros_like(p) for p in self.parameters]
+        self.velocity = {p: torch.zeros_like(p) for p in self.parameters}
 
     @torch.no_grad()
     def step(self):
-        for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
+        for parameter, velocity in self.velocity.items():
             velocity.mul_(0.9).add_(parameter.grad)
             parameter.sub_(velocity, alpha=self.lr)
 

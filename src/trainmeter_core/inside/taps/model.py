@@ -312,7 +312,8 @@ class ModelTap:
         return root is not None and any(id(p) in owned for p in root.parameters())
 
     def _root_gone(self, root: Any) -> None:
-        if self.roots and self.roots[0] is root:
+        # A model may outlive what our modules are made of, at the interpreter's end.
+        if self.roots and self.roots[0] is root and not self.agent.finished:
             self.look_again()
 
     def _tap(self, root: Any) -> None:

@@ -6,9 +6,21 @@ import os
 import signal
 import tempfile
 
+import pytest
+
 os.environ["TRAINMETER_STRICT"] = "1"
 os.environ.setdefault("TRAINMETER_HOME", tempfile.mkdtemp(prefix="trainmeter-tests-"))
 
 # A suite started in the background or under nohup hands ignored signals on to every program it starts, tm among them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def mlflow_leaves_nothing():
+    """MLflow puts a program's address and experiment into its environment, where the next test's program finds them."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in before]:
+        del os.environ[name]
+    os.environ.update(before)

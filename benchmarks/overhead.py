@@ -61,7 +61,8 @@ def main() -> None:
     print(f"bare step, median of medians    {statistics.median(bare_medians):9.1f} us")
     print(f"tm adds, median over pairs      {statistics.median(differences):+9.1f} us a step")
     print(f"tm adds, 5th percentile steps   {statistics.median(fifth):+9.1f} us a step")
-    print(f"bare against the bare before it {min(floor):+.1f} .. {max(floor):+.1f} us (what this machine resolves)")
+    if floor:
+        print(f"bare against the bare before it {min(floor):+.1f} .. {max(floor):+.1f} us (what this machine resolves)")
 
 
 if __name__ == "__main__":

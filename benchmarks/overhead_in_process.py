@@ -1,6 +1,6 @@
 """Microseconds that the agent adds to an optimizer step: one process, the taps taken out and put back block by block.
 
-    tm --quiet benchmarks/overhead_in_process.py [STEPS WIDTH LAYERS MICRO_BATCHES TRACKER]
+    tm --quiet benchmarks/overhead_in_process.py [STEPS WIDTH LAYERS MICRO_BATCHES]
 
 Two processes differ by more than what is measured here: by where their memory lies. In one process the same step runs
 with and without the taps in turns of a few steps, so that what else the machine does falls on both alike. Each figure
@@ -15,6 +15,7 @@ import sys
 import time
 
 import torch
+from overhead_model import LENGTH, VOCAB, Gpt
 from torch import nn
 from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader, TensorDataset
@@ -23,33 +24,8 @@ from torch.utils.data import dataloader as loaders
 TURN, DROPPED = 12, 2
 words = [int(word) for word in sys.argv[1:5]]
 steps, width, layers, micro_batches = words + [24000, 16, 1, 1][len(words) :]
-tracker = sys.argv[5] if len(sys.argv) > 5 else ""
 torch.manual_seed(0)
 torch.set_num_threads(1)
-VOCAB, LENGTH = 64, 8
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
-        x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-
-
-class Gpt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.tokens, self.blocks = nn.Embedding(VOCAB, width), nn.Sequential(*(Block() for _ in range(layers)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCAB)
-
-    def forward(self, ids):
-        return self.head(self.norm(self.blocks(self.tokens(ids))))
 
 
 class Taps:
@@ -86,7 +62,7 @@ class Taps:
 
 
 def main() -> None:
-    model = Gpt()
+    model = Gpt(width, layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = torch.randint(0, VOCAB, ((steps + 200) * micro_batches, LENGTH + 1))
     batches = iter(DataLoader(TensorDataset(data), batch_size=1))

@@ -22,8 +22,15 @@ IDENTITY = struct.Struct("<8sIIIiiiddd")
 TOTALS = struct.Struct("<QQQQQQ")
 TOTALS_OFFSET = 128
 
-# One byte that says what the process is doing now: an index into series.TIME_KINDS.
-PHASE_OFFSET = 256
+# Three doubles of the header, in the machine's own byte order, by their places in it: what the process is doing now, an
+# index into series.TIME_KINDS; how many steps ended that have no record yet; when the last of these ended. They are
+# like the last step that has one, and the totals do not have them.
+PHASE = 32
+UNWRITTEN = 33
+UNWRITTEN_END = 34
+MOST_UNWRITTEN = 16
+STATE = struct.Struct("=3d")
+STATE_OFFSET = 8 * PHASE
 
 STEP_RECORD = 1
 SHAPES_RECORD = 2

@@ -46,10 +46,12 @@ def agent(spool):
 
 
 @pytest.fixture
-def written(spool):
-    """What lies in the spool: ring records and their shapes, totals, and events by kind."""
+def written(spool, request):
+    """What lies in the spool once the agent has caught up: ring records, their shapes, totals, and events by kind."""
 
     def read(name: str = "*") -> SimpleNamespace:
+        if "agent" in request.fixturenames:
+            request.getfixturevalue("agent").ended.catch_up()
         records, totals = [], None
         for path in sorted(spool.glob(name + ".ring")):
             reader = RingReader(str(path))

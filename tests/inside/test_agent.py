@@ -33,7 +33,7 @@ def optimizer():
 def step(agent: Agent, optimizer, *shapes) -> None:
     """A training step as the taps tell it: forward and backward for each shape, then the optimizer."""
     for shape in shapes:
-        agent.pending.append(shape)
+        agent.step.pending.append(shape)
         agent.backward_ran(0.25)
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(optimizer)
@@ -61,8 +61,8 @@ def test_micro_batches_of_several_shapes_are_kept_apart(agent, optimizer, writte
 
 
 def test_a_forward_without_a_backward_is_no_micro_batch(agent, optimizer, written):
-    agent.pending.append((9, 9, 0))  # a validation loss in train mode with gradients on, after the last backward
-    agent.pending.clear()
+    agent.step.pending.append((9, 9, 0))  # a validation loss in train mode with gradients on, after the last backward
+    agent.step.pending.clear()
     step(agent, optimizer, (4, 16, 0))
     agent.backward_ran(0.1)  # of a model that nobody saw
     agent.optimizer_enters(optimizer)
@@ -74,7 +74,7 @@ def test_a_forward_without_a_backward_is_no_micro_batch(agent, optimizer, writte
 
 def test_a_skipped_step_is_counted_apart_and_its_batch_was_used(agent, optimizer, written):
     step(agent, optimizer, (4, 16, 0))
-    agent.pending.append((4, 16, 0))
+    agent.step.pending.append((4, 16, 0))
     agent.backward_ran(0.1)
     agent.step_skipped(optimizer)
     step(agent, optimizer, (4, 16, 0))
@@ -86,7 +86,7 @@ def test_a_skipped_step_is_counted_apart_and_its_batch_was_used(agent, optimizer
 def test_a_wrapped_optimizer_is_counted_at_its_outermost_step(agent, optimizer, written):
     outer = torch.optim.SGD(optimizer.param_groups[0]["params"], lr=0.1)
     for _ in range(3):
-        agent.pending.append((4, 16, 0))
+        agent.step.pending.append((4, 16, 0))
         agent.backward_ran(0.1)
         agent.optimizer_enters(outer)
         agent.optimizer_enters(optimizer)
@@ -101,7 +101,7 @@ def test_a_step_that_raised_leaves_the_next_ones_right(agent, optimizer, written
     step(agent, optimizer, (4, 16, 0))
     step(agent, optimizer, (4, 16, 0))
     assert [r.step for r in written().records] == [1, 2]
-    assert agent.in_optimizer == 0
+    assert agent.step.in_optimizer == 0
 
 
 def test_an_inner_optimizer_that_raised_inside_an_outer_one_heals(agent, optimizer):
@@ -110,7 +110,7 @@ def test_an_inner_optimizer_that_raised_inside_an_outer_one_heals(agent, optimiz
     agent.optimizer_enters(outer)
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(outer)
-    assert (agent.in_optimizer, agent.steps) == (0, 1)
+    assert (agent.step.in_optimizer, agent.ended.steps) == (0, 1)
 
 
 def test_a_new_optimizer_at_the_address_of_a_freed_one_is_met_anew(agent):
@@ -123,7 +123,7 @@ def test_a_new_optimizer_at_the_address_of_a_freed_one_is_met_anew(agent):
     second = torch.optim.SGD(nn.Linear(30, 2).parameters(), lr=0.1)
     step(agent, second, (1, 2, 0))
     assert agent._numel[id(second)] == 62
-    assert agent.steps == 2
+    assert agent.ended.steps == 2
 
 
 def test_nothing_is_kept_on_or_of_the_users_optimizer(agent):
@@ -163,7 +163,7 @@ def test_a_spool_that_cannot_be_written_is_told_and_training_goes_on(tmp_path, o
     agent = Agent(str(tmp_path / "gone"))
     step(agent, optimizer, (4, 16, 0))
     step(agent, optimizer, (4, 16, 0))
-    assert (agent.steps, agent.ring, agent.ring_refused) == (2, None, True)
+    assert (agent.ended.steps, agent.ended.ring, agent.ring_refused) == (2, None, True)
     agent.finish()
 
 
@@ -190,7 +190,7 @@ def test_a_forked_child_is_a_process_of_its_own_and_silent_until_it_steps(agent,
         "import torch\n"
         "agent = module.agent_of_this_process()\n"
         "optimizer = torch.optim.SGD([torch.zeros(2)], lr=0.1)\n"
-        "def step():\n    agent.pending.append((2, 3, 0)); agent.backward_ran(0.0)\n    agent.optimizer_enters(optimizer); agent.optimizer_leaves(optimizer)\n"
+        "def step():\n    agent.step.pending.append((2, 3, 0)); agent.backward_ran(0.0)\n    agent.optimizer_enters(optimizer); agent.optimizer_leaves(optimizer)\n"
         "step()\n"
         "for trains in (False, True):\n"
         "    child = os.fork()\n"

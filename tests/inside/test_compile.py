@@ -193,11 +193,11 @@ def test_compilation_is_the_same_and_the_steps_are_seen(name, fullgraph, agent):
     assert under[1] == bare[1]
     assert under[2] == bare[2]
     steps = len(bare[0]) - 1 if name == "with evaluation" else STEPS
-    assert agent.steps == steps
+    assert agent.ended.steps == steps
     if visible and name != "growing lengths":
-        assert agent.tokens == steps * ROWS * LENGTH
+        assert agent.ended.tokens == steps * ROWS * LENGTH
     elif name == "growing lengths":
-        assert agent.tokens == sum(ROWS * (4 + 2 * at) for at in range(STEPS))
+        assert agent.ended.tokens == sum(ROWS * (4 + 2 * at) for at in range(STEPS))
 
 
 @pytest.mark.parametrize("name", ["model", "model.compile()", "blocks"])
@@ -225,4 +225,4 @@ def test_looking_for_another_model_compiles_nothing_anew(name, agent):
     finally:
         agent.uninstall()
     assert under == bare
-    assert (agent.steps, agent.tokens) == (2 * STEPS, 2 * STEPS * ROWS * LENGTH)
+    assert (agent.ended.steps, agent.ended.tokens) == (2 * STEPS, 2 * STEPS * ROWS * LENGTH)

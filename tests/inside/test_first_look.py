@@ -169,7 +169,7 @@ def exact(agent, without_mask=False):
     if without_mask:
         parts = (replace(c, causal=False) if isinstance(c, AttentionCore) else c for c in shape.components)
         shape = replace(shape, components=tuple(parts))
-    batch = shape.batch_seen(*next(iter(agent.used.total())))
+    batch = shape.batch_seen(*next(iter(agent.ended.used.total())))
     return batch if isinstance(batch, Absent) else training_flops("exact", shape, batch)
 
 
@@ -419,7 +419,7 @@ def test_a_broken_look_costs_the_look_alone(tapped, lenient, monkeypatch):
     monkeypatch.setattr(first_look.FirstLook, "see", lambda *_: 1 / 0)
     model = UNet()
     train(model, image(16, 16), image(16, 16))
-    assert tapped.steps == 2
+    assert tapped.ended.steps == 2
     assert isinstance(exact(tapped), Absent)
 
 
@@ -547,4 +547,4 @@ def test_ids_with_time_first_are_told_by_the_layer_that_wants_them_so(kind, tapp
             model(torch.zeros(given, dtype=torch.int64)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-        assert set(tapped.used.total()) == {(B, T, 0)}
+        assert set(tapped.ended.used.total()) == {(B, T, 0)}

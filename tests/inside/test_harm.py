@@ -64,8 +64,8 @@ def test_a_batch_whose_forward_raised_is_not_counted(tapped, agent):
         with pytest.raises(MemoryError):
             model(torch.zeros(64, 16, dtype=torch.long))
         step(model, optimizer, torch.zeros(4, 16, dtype=torch.long))
-    assert agent.steps == 4
-    assert agent.tokens in {4 * 64, 4 * 64 + 64 * 16}  # the model is not known yet when the first one raises
+    assert agent.ended.steps == 4
+    assert agent.ended.tokens in {4 * 64, 4 * 64 + 64 * 16}  # the model is not known yet when the first one raises
 
 
 def test_after_an_optimizer_that_raised_another_one_is_counted(tapped, agent):
@@ -80,7 +80,7 @@ def test_after_an_optimizer_that_raised_another_one_is_counted(tapped, agent):
         step(model, broken, ids)
     for _ in range(5):
         step(model, optimizer, ids)
-    assert agent.steps == 5
+    assert agent.ended.steps == 5
 
 
 def test_a_patch_laid_over_ours_stays(tapped, agent):
@@ -111,7 +111,7 @@ def test_training_in_a_thread_keeps_the_first_batch(tapped, agent):
     )
     work.start()
     work.join()
-    assert (agent.steps, agent.tokens) == (5, 5 * 16)
+    assert (agent.ended.steps, agent.ended.tokens) == (5, 5 * 16)
 
 
 def test_the_ring_never_sits_on_a_standard_descriptor():
@@ -171,7 +171,7 @@ def test_what_a_signal_handler_raises_inside_our_code_goes_to_the_program(tapped
         assert guard.site("model call").on
         assert not guard.failures()
         step(model, optimizer, torch.ones(2, 4))
-        assert tapped.steps == 3
+        assert tapped.ended.steps == 3
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -185,7 +185,7 @@ def test_a_model_after_another_is_counted_from_its_first_batch(tapped, agent, wr
         kept.append(model)
         for _ in range(4):
             step(model, optimizer, torch.arange(8).view(2, 4))
-        assert (agent.steps, agent.tokens, agent.unseen) == (4 * (fold + 1), 32 * (fold + 1), 0)
+        assert (agent.ended.steps, agent.ended.tokens, agent.ended.unseen) == (4 * (fold + 1), 32 * (fold + 1), 0)
     assert [record.tokens for record in written().records] == [8] * 12
 
 
@@ -198,7 +198,7 @@ def test_another_class_of_model_after_the_first_is_counted_from_its_first_batch(
     optimizer = torch.optim.AdamW(second.parameters(), lr=0.1)
     for _ in range(3):
         step(second, optimizer, torch.arange(12).view(3, 4))
-    assert (agent.steps, agent.tokens, agent.unseen) == (6, 3 * 8 + 3 * 12, 0)
+    assert (agent.ended.steps, agent.ended.tokens, agent.ended.unseen) == (6, 3 * 8 + 3 * 12, 0)
 
 
 def test_steps_whose_batches_nobody_saw_leave_the_tokens_out(tapped, agent):

@@ -48,7 +48,7 @@ def test_the_module_that_is_called_and_owns_the_parameters_is_the_model(tapped, 
         other(torch.ones(3, 2)).sum().backward()
         step(optimizer, model, ids(2, 5), ids(2, 5))
     assert described(written) == ["Tokens"]
-    assert tapped.used.total() == {(2, 5, 0): 6}
+    assert tapped.ended.used.total() == {(2, 5, 0): 6}
     assert [kind for kind, _ in tapped.model.tapped] == [Tokens]
     assert "__call__" in vars(Tokens)
 
@@ -59,7 +59,7 @@ def test_only_that_object_is_observed(tapped):
     step(optimizer, model, ids(2, 5))
     twin(ids(9, 9)).sum().backward()
     step(optimizer, model, ids(2, 5))
-    assert tapped.used.total() == {(2, 5, 0): 2}
+    assert tapped.ended.used.total() == {(2, 5, 0): 2}
 
 
 def test_submodules_called_inside_are_part_of_the_call(tapped):
@@ -67,7 +67,7 @@ def test_submodules_called_inside_are_part_of_the_call(tapped):
     optimizer = sgd(model)
     for _ in range(3):
         step(optimizer, model, ids(2, 5))
-    assert tapped.used.total() == {(2, 5, 0): 3}
+    assert tapped.ended.used.total() == {(2, 5, 0): 3}
 
 
 def test_a_wrapper_and_what_it_wraps_are_one_model(tapped):
@@ -88,8 +88,8 @@ def test_a_wrapper_and_what_it_wraps_are_one_model(tapped):
     model.module.eval()
     with torch.no_grad():
         model.module(ids(7, 7))
-    assert tapped.clock.base == EVAL
-    assert tapped.used.total() == {(2, 5, 0): 2}
+    assert tapped.step.base == EVAL
+    assert tapped.ended.used.total() == {(2, 5, 0): 2}
 
 
 def test_a_framework_that_calls_the_inner_model_only(tapped, written):
@@ -105,7 +105,7 @@ def test_a_framework_that_calls_the_inner_model_only(tapped, written):
     for _ in range(3):
         step(optimizer, outer.inner, ids(2, 5))
     assert described(written) == ["Tokens"]
-    assert tapped.tokens == 30
+    assert tapped.ended.tokens == 30
 
 
 @pytest.mark.parametrize("no_gradients", [torch.no_grad, torch.inference_mode])
@@ -114,14 +114,14 @@ def test_calls_without_gradients_are_evaluation(tapped, no_gradients):
     optimizer = sgd(model)
     step(optimizer, model, ids(2, 5))
     model.eval()
-    assert tapped.clock.base == OTHER
+    assert tapped.step.base == OTHER
     with no_gradients():
         model(ids(8, 5))
-    assert tapped.clock.base == EVAL
+    assert tapped.step.base == EVAL
     model.train()
     step(optimizer, model, ids(2, 5))
-    assert tapped.clock.base == OTHER
-    assert tapped.tokens == 20
+    assert tapped.step.base == OTHER
+    assert tapped.ended.tokens == 20
 
 
 def test_a_call_in_train_mode_begins_the_step(tapped):
@@ -129,10 +129,10 @@ def test_a_call_in_train_mode_begins_the_step(tapped):
     optimizer = sgd(model)
     step(optimizer, model, ids(2, 5))
     loss = model(ids(2, 5)).sum()
-    assert tapped.clock.base == STEP
+    assert tapped.step.base == STEP
     loss.backward()
     optimizer.step()
-    assert tapped.clock.base == OTHER
+    assert tapped.step.base == OTHER
 
 
 def test_a_gan_is_counted_by_its_bigger_network(tapped, written):
@@ -146,7 +146,7 @@ def test_a_gan_is_counted_by_its_bigger_network(tapped, written):
         discriminator(fake).sum().backward()
         of_g.step()
     assert [event["description"]["params"]["total"] for event in written().of("model")] == [160]
-    assert (tapped.steps, tapped.samples) == (5, 30)
+    assert (tapped.ended.steps, tapped.ended.samples) == (5, 30)
 
 
 def test_a_critic_whose_generator_is_met_later_gives_way_to_it(tapped, written):
@@ -190,7 +190,7 @@ def test_a_model_that_is_never_called_is_found_all_the_same(tapped, written):
         model.loss(ids(2, 5)).backward()
         optimizer.step()
     assert described(written) == ["Quiet"]
-    assert tapped.steps == 5
+    assert tapped.ended.steps == 5
 
 
 def test_a_program_that_only_infers_is_left_alone_after_a_while(tapped, monkeypatch):

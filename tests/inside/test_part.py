@@ -21,7 +21,8 @@ SHAPE = (2, 8, 0)
 def process():
     """Ten steps were made and one was skipped."""
     identity = SimpleNamespace(rank=0)
-    return SimpleNamespace(steps=10, skipped=1, identity=identity, pid=7, loader_flag=1)
+    ended, step = SimpleNamespace(steps=10, skipped=1), SimpleNamespace(loader_flag=1)
+    return SimpleNamespace(ended=ended, step=step, identity=identity, pid=7)
 
 
 def a_step(part, now, *seconds, skipped=0):
@@ -97,7 +98,7 @@ def test_a_part_with_another_model_counts_every_batch_of_it(tapped, keep):
     assert (told["data"]["steps"]["value"], told["data"]["tokens"]["value"]) == (4, 4 * 8)
     assert told["model"]["parameters_total"]["value"] == 16 * 12 * 2 + 16
     assert check(told) == []
-    assert (tapped.steps, tapped.tokens) == (7, 7 * 8)
+    assert (tapped.ended.steps, tapped.ended.tokens) == (7, 7 * 8)
     assert publish.passport()["data"]["steps"]["value"] == 7
 
 
@@ -107,4 +108,4 @@ def test_another_model_without_a_part_is_found_when_its_optimizer_first_steps(ta
     training.steps(3, 8)
     tapped.counter.gone(id(training.kept[0][1]))
     training.steps(4, 12)
-    assert (tapped.steps, tapped.tokens) == (7, 7 * 8)
+    assert (tapped.ended.steps, tapped.ended.tokens) == (7, 7 * 8)

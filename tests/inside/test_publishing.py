@@ -39,7 +39,7 @@ def train(agent, optimizer):
 
     def steps(count=1, shape=(4, 16, 0)):
         for _ in range(count):
-            agent.pending.append(shape)
+            agent.step.pending.append(shape)
             agent.backward_ran(0.0)
             agent.optimizer_enters(optimizer)
             agent.optimizer_leaves(optimizer)
@@ -140,17 +140,17 @@ def test_log_calls_of_several_threads_do_not_disturb_each_other(agent):
     with publish.logging():
         thread.start()
         entered.wait(5)
-        assert agent.clock.current == LOGGING
-    assert agent.clock.current == agent.clock.base
+        assert agent.step.current == LOGGING
+    assert agent.step.current == agent.step.base
     leave.set()
     thread.join()
-    assert agent.clock.current == agent.clock.base
+    assert agent.step.current == agent.step.base
 
 
 def test_a_log_call_that_raises_is_left(agent):
     with pytest.raises(LookupError), agent.publish().logging():
         raise LookupError("theirs")
-    assert agent.clock.current == agent.clock.base
+    assert agent.step.current == agent.step.base
 
 
 class TestPeers:
@@ -160,7 +160,7 @@ class TestPeers:
     def rank_0(self, spool, monkeypatch, optimizer):
         monkeypatch.setenv("WORLD_SIZE", "4")
         agent = Agent(str(spool))
-        agent.pending.append((4, 16, 0))
+        agent.step.pending.append((4, 16, 0))
         agent.backward_ran(0.0)
         agent.optimizer_enters(optimizer)
         agent.optimizer_leaves(optimizer)

@@ -51,21 +51,21 @@ SILENT = ("compiling", "dynamo")
 class Broken:
     """An agent that fails at whatever a tap asks of it, but for the flags that are read at every call."""
 
-    in_model = False
     in_graph = InGraph()
 
     def __init__(self):
-        self.clock = BrokenClock()
+        self.step = BrokenStep()
 
     def __getattr__(self, name):
         raise RuntimeError("ours: " + name)
 
 
-class BrokenClock:
+class BrokenStep:
     thread = threading.get_ident()
+    in_model = False
 
     def __getattr__(self, name):
-        raise RuntimeError("ours: clock." + name)
+        raise RuntimeError("ours: step." + name)
 
 
 def install(tap, agent):
@@ -105,13 +105,13 @@ def test_undo_restores_every_patched_object_by_identity(tap, agent):
 
 def test_after_a_whole_training_everything_is_as_it_was(tapped):
     train()
-    assert tapped.steps == 3
+    assert tapped.ended.steps == 3
     tapped.uninstall()
     assert tapped.undo == []
     assert "__call__" not in vars(nn.Sequential)
-    steps = tapped.steps
+    steps = tapped.ended.steps
     train()
-    assert tapped.steps == steps
+    assert tapped.ended.steps == steps
 
 
 @pytest.mark.parametrize("tap", [tap for tap in TAPS if tap not in SILENT])
@@ -130,7 +130,7 @@ def test_a_broken_sum_never_breaks_the_call_of_a_settled_model(tapped, lenient):
     for _ in range(8):
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
-        tapped.pending = tapped.batches = tapped.used = None
+        tapped.step.pending = tapped.step.batches = None
     assert tapped.model.tapped
     assert guard.site("model call").count == guard.PATIENCE
     assert guard.site("optimizer").count
@@ -203,7 +203,7 @@ def test_a_call_after_one_that_raised_is_observed_again(tapped):
         model.fail = False
         model(torch.ones(2)).backward()
         optimizer.step()
-    assert (tapped.steps, tapped.in_model) == (4, False)
+    assert (tapped.ended.steps, tapped.step.in_model) == (4, False)
 
 
 def test_nothing_of_ours_is_stored_on_the_users_objects(tapped):
@@ -218,10 +218,10 @@ def test_nothing_of_ours_is_stored_on_the_users_objects(tapped):
     assert type(again) is nn.Sequential
     copied = copy.deepcopy(model)
     torch.jit.script(copied)
-    steps = tapped.used.total()
+    steps = tapped.ended.used.total()
     copied(torch.ones(2, 4)).sum().backward()
-    assert tapped.pending == []
-    assert tapped.used.total() == steps
+    assert tapped.step.pending == []
+    assert tapped.ended.used.total() == steps
 
 
 def test_a_gradient_scaler_that_finds_infinities_skips(tapped, written):
@@ -275,9 +275,9 @@ def test_loading_in_the_background_is_not_a_wait_of_the_training_thread(tapped):
     thread.join()
     from trainmeter_core.inside.span_clock import DATA_WAIT
 
-    assert tapped.clock.seconds[DATA_WAIT] == 0.0
+    assert tapped.step.seconds[DATA_WAIT] == 0.0
     list(loader)
-    assert tapped.clock.seconds[DATA_WAIT] > 0.0
+    assert tapped.step.seconds[DATA_WAIT] > 0.0
 
 
 def test_an_iterator_keeps_its_type_and_length(tapped):

@@ -37,6 +37,7 @@ def count_once(agent: Agent, model: Any, calls: list[Any], *, sizes_vary: bool) 
 
     agent.counting = False
     agent.paused = True
+    agent.step.leader = 0
     counts: list[list[int]] = []
     gaps: dict[str, int] = {}
     seconds, absent = 0.0, SIZES_VARY if sizes_vary else ""

@@ -45,7 +45,7 @@ class Emitted:
         with self._lock:
             row = {name: number for name, number in numbers.items() if self._knows(name)}
             if row:
-                self._rows.append([agent.steps if step is None else step, time(), row])
+                self._rows.append([agent.ended.steps if step is None else step, time(), row])
         if len(self._rows) >= _MOST_ROWS or monotonic() - self._flushed >= _FLUSH_EVERY_S:
             self.flush()
 

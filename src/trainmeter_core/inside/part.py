@@ -34,14 +34,14 @@ class Whole:
     @property
     def startup(self) -> dict[str, Any] | None:
         """The record of the first step; None before its end."""
-        first = self._agent.startup
+        first = self._agent.ended.startup
         return None if first is None else self._startup_event(first, sum(first.seconds))
 
     def steady(self) -> tuple[Sums, float, float]:
         """Give the sums after the first step, and the seconds of the shortest and the longest step of these."""
         agent = self._agent
-        now = agent.sums()
-        return now.since(agent.startup or now), agent.shortest, agent.longest
+        now = agent.ended.sums()
+        return now.since(agent.ended.startup or now), agent.ended.shortest, agent.ended.longest
 
     def steps_before(self) -> int:
         """Steps of the process that are not counted here."""
@@ -52,7 +52,7 @@ class Whole:
 
         A loss that is not finite is kept as None, and is never the best.
         """
-        steps = self._agent.steps
+        steps = self._agent.ended.steps
         now = steps - self.steps_before() if steps else max(0, step or 0)
         kept_one = False
         for tag, value in scalars.items():
@@ -141,7 +141,7 @@ class Part(Whole):
         self._began = monotonic()
         self.started = time()
         """Seconds since the epoch."""
-        self._steps = agent.steps
+        self._steps = agent.ended.steps
         self._startup: dict[str, Any] | None = None
         self._sums = Sums(0, 0, 0.0, [0.0] * len(TIME_KINDS), {})
         self._shortest = float("inf")
@@ -190,7 +190,7 @@ class Part(Whole):
 def by_kind(agent: Agent, seconds: list[float], unseen: Any = ()) -> dict[str, Any]:
     """Seconds by kind; without a data loader that was seen, `data_wait` is left out, or `unseen` where that is None."""
     table: dict[str, Any] = dict(zip(TIME_KINDS, seconds))
-    if not agent.loader_flag:
+    if not agent.step.loader_flag:
         del table["data_wait"]
         if unseen is None:
             table["data_wait"] = None

@@ -34,8 +34,8 @@ class Peers:
         number.
         """
         world = max(1, agent.identity.world_size)
-        mine = agent.tokens or agent.samples
-        if world == 1 or not mine or not agent.steps:
+        mine = agent.ended.tokens or agent.ended.samples
+        if world == 1 or not mine or not agent.ended.steps:
             return (world, 1)
         self._look(agent)
         seen, ranks = Fraction(mine), 1
@@ -44,7 +44,7 @@ class Peers:
                 continue
             steps, tokens, samples = _totals(ring)
             if steps:
-                seen += Fraction((tokens if agent.tokens else samples) * agent.steps, steps)
+                seen += Fraction((tokens if agent.ended.tokens else samples) * agent.ended.steps, steps)
                 ranks += 1
         scale = seen * world / (ranks * mine)
         return (scale.numerator, scale.denominator)

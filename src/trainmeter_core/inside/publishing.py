@@ -81,8 +81,8 @@ class Publishing:
         self._last_row = 0.0
         self._row: dict[str, float] | None = None
         self._taken: dict[str, int] = {}
-        self._row_steps = agent.steps
-        self._told = agent.sums()
+        self._row_steps = agent.ended.steps
+        self._told = agent.ended.sums()
         """The sums that the rows so far have told of."""
         self._left_out: list[Sums] = []
         """First steps of later parts, and the seconds from a part's begin to the end of its first step, since then."""
@@ -109,7 +109,7 @@ class Publishing:
         """The model is known: so are its FLOPs. What an earlier one has spent stays as it is."""
         if self._meter is not None:
             self._earlier_flops = self._flops()
-            self._earlier = self._agent.used.total()
+            self._earlier = self._agent.ended.used.total()
         found = shape_of(description)
         shape = found if isinstance(found, Absent) else found[0]
         peak = self._options.get("peak_tflops")
@@ -157,7 +157,7 @@ class Publishing:
                 part.step(now, step)
                 if first and part.startup is not None:
                     begun = part.startup["wall_s"]
-        if begun is not None and agent.startup is not None:
+        if begun is not None and agent.ended.startup is not None:
             self._begun_s += begun
             self._left_out.append(step)
 
@@ -197,7 +197,7 @@ class Publishing:
 
     def logging(self) -> _LogCall:
         """Time of the user's own tracker call."""
-        return _LogCall(self._agent.clock)
+        return _LogCall(self._agent.step)
 
     def guard(self, name: str) -> Site:
         """The guard of one site."""
@@ -233,10 +233,10 @@ class Publishing:
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The row that is due, if one is; every reader is given each row once."""
         agent = self._agent
-        if agent.in_graph.stepped is not None and get_ident() == agent.clock.thread:
+        if agent.in_graph.stepped is not None and get_ident() == agent.step.thread:
             agent.stepped_in_graph()
         now = monotonic()
-        steps = agent.steps
+        steps = agent.ended.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
         if due and steps != self._row_steps and (final or self._after_startup()):
             self._last_row = now
@@ -264,14 +264,15 @@ class Publishing:
 
     def _after_startup(self) -> bool:
         """Say whether a step ended that is not start-up."""
-        agent = self._agent
-        return agent.startup is not None and agent.steps + agent.skipped > agent.startup.steps + agent.startup.skipped
+        ended = self._agent.ended
+        first = ended.startup
+        return first is not None and ended.steps + ended.skipped > first.steps + first.skipped
 
     def _make_row(self) -> dict[str, float]:
         """The row of the window, which ends here; another thread than the training one may ask for it."""
         agent = self._agent
-        told, self._told = self._told, agent.sums()
-        startup = agent.startup
+        told, self._told = self._told, agent.ended.sums()
+        startup = agent.ended.startup
         started = startup is not None and not told.steps + told.skipped
         steady = self._told.since(startup if started and startup is not None else told)
         for step in self._left_out:
@@ -294,16 +295,16 @@ class Publishing:
         if board.get("peak_tflops"):
             meter.peak_tflops = board["peak_tflops"]
         age = monotonic() - agent.identity.process_start
+        ended, own = agent.ended, self._own_batches()
         totals = Totals(
-            agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops,
-            agent.unseen,
-        )  # fmt: skip
+            ended.steps, ended.skipped, ended.tokens, ended.samples, own, age, self._earlier_flops, ended.unseen
+        )
         return meter.row(window, totals, self._peers.scale(agent))
 
     def _own_batches(self) -> dict[Shape, int]:
         """Micro-batches of the model that is trained now."""
         before = self._earlier
-        batches = {shape: calls - before.get(shape, 0) for shape, calls in self._agent.used.total().items()}
+        batches = {shape: calls - before.get(shape, 0) for shape, calls in self._agent.ended.used.total().items()}
         return {shape: calls for shape, calls in batches.items() if calls} if before else batches
 
     def _flops(self) -> int | Absent:

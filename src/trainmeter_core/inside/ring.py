@@ -10,7 +10,7 @@ from .. import ring_format as layout
 
 MYPY = False
 if MYPY:
-    pass
+    from typing import Any
 
 _U32 = 0xFFFFFFFF
 
@@ -49,9 +49,9 @@ class Ring:
         )  # fmt: skip
 
     @property
-    def page(self) -> mmap.mmap:
-        """The memory whose byte at PHASE_OFFSET says what the process does now."""
-        return self._map
+    def page(self) -> Any:
+        """The header as doubles, of which that at PHASE says what the process does now."""
+        return memoryview(self._map)[: layout.HEADER_SIZE].cast("d")
 
     def step(  # noqa: PLR0917 - the fields of the record
         self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,

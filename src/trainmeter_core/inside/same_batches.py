@@ -27,7 +27,7 @@ def share_batches(agent: Agent, optimizer: Any) -> None:
     model = roots[0]() if roots else None
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     ranks, place = same_batches(parameters, model)
-    agent.batches_of_another = place > 0
+    agent.ended.batches_of_another = place > 0
     if ranks > 1 and not place:
         said = f"by the device mesh, {ranks} ranks at a time are given the same batches, which are counted once"
         agent.event("verdict", {"code": "same-batches", "level": "info", "sentence": said})

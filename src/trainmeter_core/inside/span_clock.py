@@ -5,7 +5,7 @@ from __future__ import annotations
 from _thread import get_ident
 from time import monotonic
 
-from ..ring_format import PHASE_OFFSET
+from ..ring_format import PHASE, UNWRITTEN_END
 from ..series import TIME_KINDS
 
 MYPY = False
@@ -14,7 +14,8 @@ if MYPY:
 
 STEP, DATA_WAIT, CHECKPOINT, EVAL, LOGGING, STARTUP, OTHER = range(len(TIME_KINDS))
 
-_ON_THE_BASE = len(TIME_KINDS)
+# What it gives for a span opened straight on the base, which may change meanwhile.
+ON_THE_BASE = len(TIME_KINDS)
 # What `enter` gives on a thread that is not the training thread.
 ELSEWHERE = -1
 
@@ -23,18 +24,22 @@ class SpanClock:
     """Seconds by kind since the start, never set back. Nested spans count once, to the innermost.
 
     The base kind says what runs outside any span: the step between its forward and its optimizer, an evaluation, or
-    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one byte of
+    neither. Spans (a data wait, a checkpoint, a log call) lie on top of it. Every switch also writes one number of
     `page`, the ring's own header once there is a ring: when no step ends any more, it says where the rank hangs.
     """
 
     __slots__ = ("base", "current", "last", "page", "seconds", "thread")
 
     def __init__(self, start: float) -> None:
+        self.start_anew(start)
+
+    def start_anew(self, start: float) -> None:
+        """Forget everything: a new process."""
         self.seconds: list[float] = [0.0] * len(TIME_KINDS)
         self.current = OTHER
         self.base = OTHER
         self.last = start
-        self.page: Any = bytearray(PHASE_OFFSET + 1)
+        self.page: Any = [0.0] * (UNWRITTEN_END + 1)
         self.thread = get_ident()
 
     def set_base(self, kind: int) -> None:
@@ -43,7 +48,7 @@ class SpanClock:
             now = monotonic()
             self.seconds[self.current] += now - self.last
             self.last = now
-            self.current = self.page[PHASE_OFFSET] = kind
+            self.current = self.page[PHASE] = kind
         self.base = kind
 
     def enter(self, kind: int) -> int:
@@ -54,9 +59,9 @@ class SpanClock:
         outer = self.current
         self.seconds[outer] += now - self.last
         self.last = now
-        self.current = self.page[PHASE_OFFSET] = kind
+        self.current = self.page[PHASE] = kind
         # A span opened straight on the base returns to the base of that time, which may have changed meanwhile.
-        return _ON_THE_BASE if outer == self.base else outer
+        return ON_THE_BASE if outer == self.base else outer
 
     def leave(self, outer: int) -> float:
         """Close a span; give its own seconds, inner spans excluded."""
@@ -66,7 +71,7 @@ class SpanClock:
         spent = now - self.last
         self.seconds[self.current] += spent
         self.last = now
-        self.current = self.page[PHASE_OFFSET] = self.base if outer == _ON_THE_BASE else outer
+        self.current = self.page[PHASE] = self.base if outer == ON_THE_BASE else outer
         return spent
 
     def step_ended(self, now: float) -> list[float]:
@@ -75,7 +80,7 @@ class SpanClock:
         self.seconds[current] += now - self.last
         self.last = now
         if current == self.base:
-            self.current = self.page[PHASE_OFFSET] = OTHER
+            self.current = self.page[PHASE] = OTHER
         self.base = OTHER
         return self.seconds
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmeter_core import ring_format as layout
+from trainmeter_core.series import TIME_KINDS
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -60,6 +61,15 @@ class _Window:
         for shape, calls in shapes.items():
             self.batches[shape] = self.batches.get(shape, 0) + calls
 
+    def add_unwritten(self, like: layout.StepRecord, n: int, end: float) -> None:
+        """Add steps of which is known only that they were like another, and when the last of them ended."""
+        self.first, self.last, self.n = like.step + 1, like.step + n, n
+        self.tokens, self.samples, self.micro_batches = n * like.tokens, n * like.samples, n * like.micro_batches
+        self.wall_s, self.end = end - like.end, end
+        self.loader_seen = bool(like.flags & layout.FLAG_LOADER_SEEN)
+        self.seconds = dict.fromkeys(_TIMES, 0.0)
+        self.batches = {shape: n * calls for shape, calls in _one_shape(like).items()}
+
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
         seconds: dict[str, float | None] = {"startup": self.wall_s} if startup else {**self.seconds}
@@ -80,7 +90,7 @@ class _Window:
             "wall_s": self.wall_s,
             "time": seconds,
             "batches": [[*shape, calls] for shape, calls in self.batches.items()],
-            "step_time_s": [self.shortest, self.longest] if self.n or self.skipped else None,
+            "step_time_s": [self.shortest, self.longest] if self.shortest < math.inf else None,
             "startup": startup,
         }
 
@@ -110,7 +120,7 @@ class RingReader:
             self.position = max(0, self.totals().records - layout.CAPACITY)
 
     def totals(self) -> layout.Totals:
-        """Sums since the start of the process; read until two readings agree."""
+        """Sums since the start of the process, of the steps with a record; read until two readings agree."""
         last = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
         for _ in range(3):
             again = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
@@ -121,7 +131,27 @@ class RingReader:
 
     def phase(self) -> int:
         """What the process does now: an index into series.TIME_KINDS."""
-        return self._map[layout.PHASE_OFFSET]
+        kind: float = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[0]
+        return int(kind) if 0 <= kind < len(TIME_KINDS) else TIME_KINDS.index("other")
+
+    def unwritten(self) -> tuple[layout.StepRecord, int, float] | None:
+        """The newest step with a record, how many like it ended since then, and when the last of them did."""
+        newest = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)[0] - 1
+        _, steps, end = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
+        if newest < 0 or not 1 <= steps <= layout.MOST_UNWRITTEN:
+            return None
+        record = self._record(newest)
+        if record is None or record.type != layout.STEP_RECORD or not record.end <= end < math.inf:
+            return None
+        return record, int(steps), end
+
+    def _record(self, position: int) -> layout.StepRecord | None:
+        """The record at a position of the stream; None when it is not there any more, or was not finished."""
+        offset = layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE
+        *fields, check = layout.RECORD.unpack_from(self._map, offset)
+        if check != layout.check_word(position) or fields[0] not in {layout.STEP_RECORD, layout.TAIL_RECORD}:
+            return None
+        return layout.StepRecord(*fields)
 
     def wall_clock(self, monotonic: float) -> float:
         """Translate the node's monotonic clock to seconds since the epoch."""
@@ -148,11 +178,10 @@ class RingReader:
                     sequences, length, target, calls = flat[start : start + 4]
                     self._shapes[(sequences, length, target)] = calls
                 continue
-            *fields, check = layout.RECORD.unpack_from(self._map, offset)
-            if check != layout.check_word(position) or kind not in (layout.STEP_RECORD, layout.TAIL_RECORD):
+            record = self._record(position)
+            if record is None:
                 self.lost += 1
                 continue
-            record = layout.StepRecord(*fields)
             shapes = self._shapes
             self._shapes = {}
             if self._until is not None and self.wall_clock(record.end) <= self._until:
@@ -200,6 +229,16 @@ class Drain:
                 self._open_ring(name)
         for reader in self.rings.values():
             self._poll_ring(reader)
+
+    def finish(self) -> None:
+        """Carry over the rest: no process writes any more. One that was killed has steps without a record."""
+        self.poll()
+        for reader in self.rings.values():
+            found = reader.unwritten()
+            if found is not None:
+                window = _Window()
+                window.add_unwritten(*found)
+                self._emit_window(reader, window)
 
     def positions(self) -> dict[str, int]:
         """How far each side file was read, for `resume`."""

@@ -90,7 +90,7 @@ def _carry_over(spool: str, directory: Path, writer: RunWriter) -> int:
     records: list[dict[str, Any]] = []
     drain = Drain(spool, records.append)
     drain.resume(noted_positions(spool), _last_times(directory))
-    drain.poll()
+    drain.finish()
     drain.close()
     writer.append_many(records)
     return sum(record["n"] for record in records if record.get("type") == "steps")

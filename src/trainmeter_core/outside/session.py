@@ -309,7 +309,7 @@ class Session:
 
     def _last_look(self) -> None:
         if self.drain is not None:
-            self.drain.poll()
+            self.drain.finish()
             self.agents = self.drain.agents()
         straggler = self.ranks.verdict()
         if straggler is not None:

@@ -28,7 +28,7 @@ def _step_in_graph(agent: Agent) -> None:
     """The optimizer's step before this backward ran in a compiled graph; the time from here on is the next step's."""
     with _SITE:
         agent.stepped_in_graph()
-        agent.clock.set_base(span_clock.STEP)
+        agent.step.set_base(span_clock.STEP)
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
@@ -36,6 +36,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     places = [place for place in (module, module.graph) if hasattr(place, _NAME)]
     original = getattr(module, _NAME)
     in_graph = agent.in_graph
+    step = agent.step
 
     @functools.wraps(original)
     def run_backward(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +52,14 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             raise
         finally:
             try:
-                agent.backward_ran(monotonic() - start)
+                pending = step.pending
+                if step.leader and len(pending) == 1 and pending[0] == step.shape:
+                    step.backward_s += monotonic() - start
+                    step.backward_since = True
+                    step.calls += 1
+                    pending.clear()
+                else:
+                    agent.backward_ran(monotonic() - start)
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
 

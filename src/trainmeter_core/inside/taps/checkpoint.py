@@ -53,8 +53,8 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
         if _SITE.on:
             with _SITE:
                 # One saver calls another; the outermost call is the checkpoint.
-                if agent.clock.current != span_clock.CHECKPOINT:
-                    outer = agent.clock.enter(span_clock.CHECKPOINT)
+                if agent.step.current != span_clock.CHECKPOINT:
+                    outer = agent.step.enter(span_clock.CHECKPOINT)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -63,7 +63,7 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
         finally:
             if outer is not None:
                 with _SITE:
-                    agent.clock.leave(outer)
+                    agent.step.leave(outer)
                     spent = monotonic() - start
                     if spent >= _WORTH_A_LINE_S:
                         agent.event("span", {"kind": "checkpoint", "start": time() - spent, "seconds": spent})

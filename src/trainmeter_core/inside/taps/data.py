@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from ...ring_format import FLAG_LOADER_SEEN
-from .. import span_clock
+from ...ring_format import FLAG_LOADER_SEEN, PHASE
 from ..guard import site, unseen
+from ..span_clock import DATA_WAIT, ELSEWHERE, ON_THE_BASE
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,13 +41,23 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 
 
 def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
+    step = agent.step
+
     @functools.wraps(original)
     def __next__(self: Any) -> Any:  # noqa: N807 - it takes that method's place
-        outer = span_clock.ELSEWHERE
+        # `step.enter` and `step.leave`, written out: a call of ours less at each end.
+        outer = ELSEWHERE
         if _SITE.on:
             try:
-                agent.loader_flag = FLAG_LOADER_SEEN
-                outer = agent.clock.enter(span_clock.DATA_WAIT)
+                if get_ident() == step.thread:
+                    step.loader_flag = FLAG_LOADER_SEEN
+                    now = monotonic()
+                    outer = step.current
+                    step.seconds[outer] += now - step.last
+                    step.last = now
+                    step.current = step.page[PHASE] = DATA_WAIT
+                    if outer == step.base:
+                        outer = ON_THE_BASE
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
         try:
@@ -54,9 +66,12 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
             unseen(error)
             raise
         finally:
-            if outer != span_clock.ELSEWHERE:
+            if outer != ELSEWHERE:
                 try:
-                    agent.clock.leave(outer)
+                    now = monotonic()
+                    step.seconds[step.current] += now - step.last
+                    step.last = now
+                    step.current = step.page[PHASE] = step.base if outer == ON_THE_BASE else outer
                 except Exception as error:  # noqa: BLE001 - as above
                     _SITE.failed(error)
 

@@ -105,6 +105,7 @@ class ModelTap:
             model_calls.noting, model_calls.module_call = self, current
             self.module_class.__call__ = model_calls.noting_call
         self.armed = True
+        self.agent.step.leader = 0
 
     def disarm(self) -> None:
         """Give `nn.Module.__call__` back."""
@@ -191,7 +192,7 @@ class ModelTap:
         if module.training and model_calls.grad_enabled() and any(root() is module for root in self.roots):
             shape = self.shape_of(args, kwargs)
             if shape is not None:
-                self.agent.pending.append(shape)
+                self.agent.step.pending.append(shape)
 
     def backward_ran(self) -> None:
         """Forwards that waited for this backward are micro-batches."""
@@ -247,8 +248,9 @@ class ModelTap:
                 self.shape_of = time_first_shape
             else:
                 self.shape_of = batch_shape
+            batches = agent.step.all_batches()
             for shape, calls in best.batches.items():
-                agent.batches[shape] = agent.batches.get(shape, 0) + calls
+                batches[shape] = batches.get(shape, 0) + calls
             self._tap(root)
             self.noted.clear()
             self._describe(whole, best.autocast, best.look if whole is root else None)

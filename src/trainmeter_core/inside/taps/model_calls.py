@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import sys
 from _thread import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from .. import span_clock
+from ...ring_format import PHASE
 from ..guard import site, unseen
+from ..span_clock import EVAL, STEP
 
 if TYPE_CHECKING:
     from ..agent import Agent
@@ -31,16 +33,16 @@ def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if compiling():
         return module_call(self, *args, **kwargs)
-    agent = noting.agent
-    if agent.in_model:
+    step = noting.agent.step
+    if step.in_model:
         if noting.look is None:
             return module_call(self, *args, **kwargs)
         result = module_call(self, *args, **kwargs)
         noting.see(self, args, kwargs, result)
         return result
-    if get_ident() != agent.clock.thread and not noting.any_thread:
+    if get_ident() != step.thread and not noting.any_thread:
         return module_call(self, *args, **kwargs)
-    agent.in_model = True
+    step.in_model = True
     try:
         if _SITE.on:
             noting.note(self, args, kwargs)
@@ -52,7 +54,7 @@ def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         unseen(error)
         raise
     finally:
-        agent.in_model = False
+        step.in_model = False
         noting.look = None
 
 
@@ -67,37 +69,43 @@ def tapped_call(
 
     ``shape_of`` reads the batch off a call's arguments.
     """
+    step, in_graph = agent.step, agent.in_graph
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
-        if compiling() or agent.in_model or id(self) not in ids:
+        if compiling() or step.in_model or id(self) not in ids:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         shape = None
-        if _SITE.on and get_ident() == agent.clock.thread:
+        if _SITE.on and get_ident() == step.thread:
             try:
-                clock = agent.clock
-                if agent.in_graph.stepped is not None:
+                if in_graph.stepped is not None:
                     agent.stepped_in_graph()
                 if self.training and grad_enabled():
-                    if clock.base != span_clock.STEP:
-                        clock.set_base(span_clock.STEP)
+                    if step.base != STEP:
+                        if step.current == step.base:
+                            # `step.set_base`, written out: a call of ours less.
+                            now = monotonic()
+                            step.seconds[step.current] += now - step.last
+                            step.last = now
+                            step.current = step.page[PHASE] = STEP
+                        step.base = STEP
                     shape = shape_of(args, kwargs)
                     if shape is not None:
-                        agent.pending.append(shape)
-                elif clock.base != span_clock.EVAL:
-                    clock.set_base(span_clock.EVAL)
+                        step.pending.append(shape)
+                elif step.base != EVAL:
+                    step.set_base(EVAL)
             except Exception as error:  # noqa: BLE001 - arguments may be anything
                 _SITE.failed(error)
-        agent.in_model = True
+        step.in_model = True
         try:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         except BaseException as error:
-            if shape is not None and agent.pending and agent.pending[-1] is shape:
+            if shape is not None and step.pending and step.pending[-1] is shape:
                 # Out of memory, most likely: the batch was not used.
-                agent.pending.pop()
+                step.pending.pop()
             unseen(error)
             raise
         finally:
-            agent.in_model = False
+            step.in_model = False
 
     return __call__ if own is None else functools.wraps(own)(__call__)
 

@@ -6,6 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from ..guard import site
+from ..span_clock import STEP
+from ..step_under_way import RECORDS_DUE, UNUSUAL
 from . import model_calls
 
 if TYPE_CHECKING:
@@ -25,11 +27,17 @@ _SITE = site("optimizer")
 def install(module: ModuleType, agent: Agent) -> Undo:
     """Register the pre- and post-hook for all optimizers of `torch.optim.optimizer`."""
     in_graph = agent.in_graph
+    step = agent.step
 
     def before(optimizer: Any, *_: Any) -> None:
         if not model_calls.compiling() and _SITE.on:
             try:
-                agent.optimizer_enters(optimizer)
+                if step.leader and not step.in_optimizer and step.base == STEP:
+                    step.in_optimizer = 1
+                    step.optimizer = id(optimizer)
+                    step.backward_s_at_enter = step.backward_s
+                else:
+                    agent.optimizer_enters(optimizer)
             except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training
                 _SITE.failed(error)
 
@@ -39,7 +47,11 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             in_graph.stepped = optimizer
         elif _SITE.on:
             try:
-                agent.optimizer_leaves(optimizer)
+                ended = step.ends_as_usual(id(optimizer))
+                if ended == UNUSUAL:
+                    agent.optimizer_leaves(optimizer)
+                elif ended == RECORDS_DUE:
+                    agent.usual_steps_ended(step.last)
             except Exception as error:  # noqa: BLE001 - as above
                 _SITE.failed(error)
 

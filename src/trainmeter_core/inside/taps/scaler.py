@@ -23,7 +23,7 @@ _SITE = site("gradient scaler")
 
 def _events(agent: Agent) -> int | None:
     try:
-        return agent.optimizer_events
+        return agent.step.optimizer_events
     except Exception as error:  # noqa: BLE001 - anything of ours
         _SITE.failed(error)
         return None
@@ -44,7 +44,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             raise
         if _SITE.on and before is not None:
             try:
-                if agent.optimizer_events == before:
+                if agent.step.optimizer_events == before:
                     agent.step_skipped(optimizer)
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)

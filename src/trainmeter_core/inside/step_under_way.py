@@ -1,0 +1,109 @@
+"""The step that is under way, as the taps see it: all that a usual step reads and writes, in one small object."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from ..ring_format import MOST_UNWRITTEN, PHASE, UNWRITTEN, UNWRITTEN_END
+from .span_clock import OTHER, STEP, SpanClock
+
+if TYPE_CHECKING:
+    from .batch_shape import Shape
+
+MYPY = False
+if MYPY:
+    from typing import Tuple
+
+    Ended = Tuple[float, Tuple[float, ...], float]
+
+# A step's record costs several times what the rest does, nearly all of it memory that the user's program has pushed out
+# of the caches meanwhile. So records are written MOST_UNWRITTEN at a time, but never later than this.
+LATEST_S = 0.05
+
+UNUSUAL, USUAL, RECORDS_DUE = range(3)
+
+
+class StepUnderWay(SpanClock):
+    """What the taps know of the step, beside what its time goes to.
+
+    A step is usual when it is like the one before: one optimizer, the same number of micro-batches of one shape. Then
+    the taps do all there is to do by themselves; in any other case they ask the agent.
+    """
+
+    __slots__ = (
+        "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_model", "in_optimizer", "leader",
+        "loader_flag", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls", "written_at",
+    )  # fmt: skip
+
+    def start_anew(self, start: float) -> None:
+        """Forget everything: a new process."""
+        super().start_anew(start)
+        self.in_model = False
+        self.loader_flag = 0
+        """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
+
+        self.pending: list[Shape] = []
+        """Shapes of training forwards whose backward has not run yet."""
+        self.shape: Shape | None = None
+        self.calls = 0
+        """Micro-batches of the usual shape."""
+        self.batches: dict[Shape, int] = {}
+        """Those of other shapes."""
+        self.backward_since = False
+        self.backward_s = 0.0
+
+        self.in_optimizer = 0
+        """How deep in optimizers' steps."""
+        self.optimizer = 0
+        """The id of the outermost of them, or of the last one."""
+        self.backward_s_at_enter = 0.0
+        self.optimizer_events = 0
+
+        self.leader = 0
+        """The id of the optimizer whose next step may be a usual one; 0: the agent has to look at it."""
+        self.usual_calls = 0
+        self.unwritten: list[Ended] = []
+        """Usual steps that have no record yet: end, the clock's seconds, seconds of the backward."""
+        self.written_at = start
+
+    def all_batches(self) -> dict[Shape, int]:
+        """Give the micro-batches by shape; from now on the step has them there."""
+        if self.calls and self.shape is not None:
+            self.batches[self.shape] = self.batches.get(self.shape, 0) + self.calls
+        self.calls = 0
+        return self.batches
+
+    def ends_as_usual(self, optimizer: int) -> int:
+        """End the step that this optimizer has made, if it was a usual one, and say whether that was so.
+
+        What `Agent.optimizer_leaves` comes to when nothing is new.
+        """
+        if (
+            self.leader != optimizer
+            or self.in_optimizer != 1
+            or not self.backward_since
+            or self.calls != self.usual_calls
+            or self.batches
+            or self.pending
+        ):
+            return UNUSUAL
+        now = monotonic()
+        current, seconds, page = self.current, self.seconds, self.page
+        seconds[current] += now - self.last
+        self.last = now
+        if current == STEP:
+            self.current = page[PHASE] = OTHER
+        self.base = OTHER
+        self.in_optimizer = self.calls = 0
+        self.backward_since = False
+        self.optimizer_events += 1
+        unwritten = self.unwritten
+        unwritten.append((now, tuple(seconds), self.backward_s))
+        self.backward_s = 0.0
+        page[UNWRITTEN_END] = now
+        page[UNWRITTEN] = len(unwritten)
+        if len(unwritten) < MOST_UNWRITTEN and now - self.written_at < LATEST_S:
+            return USUAL
+        self.written_at = now
+        return RECORDS_DUE

@@ -1,0 +1,284 @@
+"""Usual steps, which the taps end by themselves, are told as the agent would have told them, and never get lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainmeter_core.inside import step_under_way
+from trainmeter_core.inside.agent import Agent
+from trainmeter_core.inside.step_under_way import UNUSUAL, StepUnderWay
+from trainmeter_core.outside.drain import Drain, RingReader
+from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
+
+VOCAB = 16
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.out = nn.Embedding(VOCAB, 8), nn.Linear(8, VOCAB)
+
+    def forward(self, ids):
+        return self.out(self.emb(ids))
+
+
+def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
+    """Every turn that a training may take, in an order of its own: the same for the same seed."""
+    chance = random.Random(seed)
+    torch.manual_seed(seed)
+    model, other = Net(), nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    second = torch.optim.SGD(other.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    batches = iter(DataLoader(TensorDataset(torch.randint(0, VOCAB, (2000, 12))), batch_size=2))
+
+    def forward(length=12):
+        (ids,) = next(batches)
+        return model(ids[:, :length]).pow(2).mean()
+
+    def usual():
+        forward().backward()
+        optimizer.step()
+
+    def two_micro_batches():
+        for _ in range(2):
+            forward().backward()
+        optimizer.step()
+
+    def another_length():
+        forward(length=chance.randint(2, 11)).backward()
+        optimizer.step()
+
+    def mixed_lengths():
+        for length in (4, 7):
+            forward(length).backward()
+        optimizer.step()
+
+    def two_forwards_one_backward():
+        (forward() + forward()).backward()
+        optimizer.step()
+
+    def a_validation_loss_with_gradients():
+        forward()
+        usual()
+
+    def an_evaluation():
+        model.eval()
+        with torch.no_grad():
+            forward()
+        model.train()
+
+    def skipped():
+        scaler.scale(forward()).backward()
+        model.out.weight.grad[0, 0] = float("nan")
+        scaler.step(optimizer)
+        scaler.update()
+
+    def scaled():
+        scaler.scale(forward()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    def a_step_of_the_other():
+        other(torch.ones(2, 3)).sum().backward()
+        second.step()
+
+    def a_step_without_a_batch():
+        model.out.weight.pow(2).sum().backward()
+        optimizer.step()
+
+    def a_step_without_a_backward():
+        optimizer.step()
+
+    def a_forward_that_fails():
+        with pytest.raises(IndexError):
+            model(torch.full((2, 3), VOCAB))
+        usual()
+
+    turns = [
+        two_micro_batches, another_length, mixed_lengths, two_forwards_one_backward, a_validation_loss_with_gradients,
+        an_evaluation, skipped, scaled, a_step_of_the_other, a_step_without_a_batch, a_step_without_a_backward,
+        a_forward_that_fails,
+    ]  # fmt: skip
+    usual()
+    for _ in range(40):
+        for _ in range(chance.choice((0, 1, 3, MOST_UNWRITTEN + 2))):
+            usual()
+        chance.choice(turns)()
+        optimizer.zero_grad()
+
+
+def told_by(written) -> list:
+    """All of the records but the times."""
+    told = written()
+    return [
+        (record._replace(end=0, wall_s=0, step_s=0, data_wait_s=0, eval_s=0, backward_s=record.backward_s > 0), shapes)
+        for record, shapes in zip(told.records, told.shapes, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_usual_steps_are_told_as_the_agent_tells_them(seed, tapped, written, spool, monkeypatch):
+    a_program(seed)
+    sums = tapped.ended.sums()
+    by_the_taps = told_by(written)
+    assert sum(time_s for time_s in sums.seconds) == pytest.approx(sums.end - tapped.identity.process_start)
+    for path in spool.glob("*"):
+        path.unlink()
+    tapped.start_anew()
+    tapped.model.undo()
+    tapped.model.noted.clear()
+    tapped.model.arm()
+    ended = []
+    monkeypatch.setattr(StepUnderWay, "ends_as_usual", lambda *_: ended.append(1) or UNUSUAL)
+    a_program(seed)
+    assert len(ended) > 100
+    assert told_by(written) == by_the_taps
+    again = tapped.ended.sums()
+    assert (again.steps, again.skipped, again.unseen, again.batches) == (
+        sums.steps, sums.skipped, sums.unseen, sums.batches
+    )  # fmt: skip
+
+
+def test_most_steps_of_a_plain_loop_are_usual(tapped, monkeypatch):
+    """Else what is measured as overhead would be another path than users have."""
+    asked, leaves = [], Agent.optimizer_leaves
+    monkeypatch.setattr(Agent, "optimizer_leaves", lambda *args: asked.append(1) or leaves(*args))
+    train(50)
+    assert len(asked) == 1
+    assert tapped.ended.steps == 50
+
+
+def train(steps: int) -> None:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        optimizer.step()
+
+
+@pytest.fixture
+def never_late(monkeypatch):
+    """A slow machine writes its records no earlier."""
+    monkeypatch.setattr(step_under_way, "LATEST_S", 1e9)
+
+
+def test_records_come_a_few_at_a_time_and_nobody_who_asks_misses_a_step(tapped, spool, never_late):
+    train(1 + MOST_UNWRITTEN + 3)
+    reader = RingReader(str(next(spool.glob("*.ring"))))
+    assert (len(list(reader.steps())), reader.unwritten()[1]) == (1 + MOST_UNWRITTEN, 3)
+    assert (tapped.ended.steps, tapped.ended.tokens) == (1 + MOST_UNWRITTEN + 3, 10 * (1 + MOST_UNWRITTEN + 3))
+    assert (len(list(reader.steps())), reader.unwritten()) == (3, None)
+
+
+def test_a_slow_step_is_written_at_once(tapped, spool, monkeypatch):
+    monkeypatch.setattr(step_under_way, "LATEST_S", 0.0)
+    train(5)
+    reader = RingReader(str(next(spool.glob("*.ring"))))
+    assert (len(list(reader.steps())), reader.unwritten()) == (5, None)
+
+
+def test_another_thread_may_ask_at_any_moment(tapped, written):
+    """No step is lost or told twice, however the two threads take turns."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    seen, stop = [], threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            seen.append(tapped.ended.sums().steps)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        train(3000)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert seen == sorted(seen)
+    assert [record.step for record in written().records] == list(range(1, 3001))
+    assert tapped.ended.tokens == 30000
+
+
+KILLED = """
+import os, signal, torch
+from torch import nn
+model = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(1, {steps} + 1):
+    model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+    optimizer.step()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("steps", [2, MOST_UNWRITTEN, 3 * MOST_UNWRITTEN + 5])
+def test_a_killed_process_made_all_its_steps(steps, tmp_path):
+    """The last few have no record; how many they were and when the last one ended lies in the ring all the same."""
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    code = (
+        "import importlib, sys\n"
+        "from trainmeter_core.inside import step_under_way\n"
+        "from trainmeter_core.inside.agent import Agent\n"
+        "step_under_way.LATEST_S = 1e9\n"
+        f"agent = Agent({str(spool)!r})\n"
+        "for tap, name in (('optimizer', 'torch.optim.optimizer'), ('backward', 'torch.autograd'),"
+        " ('model', 'torch.nn.modules.module')):\n"
+        "    module = importlib.import_module(name)\n"
+        "    agent.install(tap, importlib.import_module('trainmeter_core.inside.taps.' + tap).install, module)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in {"RANK", "WORLD_SIZE"}}
+    began = time.monotonic()
+    run = subprocess.run([sys.executable, "-c", code + KILLED.format(steps=steps)], env=environment, check=False)
+    assert run.returncode == -signal.SIGKILL
+    log = []
+    drain = Drain(str(spool), log.append)
+    drain.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert sum(block["n"] for block in blocks) == blocks[-1]["last"] == steps
+    assert sum(block["tokens"] for block in blocks) == 10 * steps
+    assert sum(calls for block in blocks for *_, calls in block["batches"]) == steps
+    assert 0 < sum(block["wall_s"] for block in blocks) < time.monotonic() - began
+    for block in blocks:
+        assert sum(value or 0.0 for value in block["time"].values()) == pytest.approx(block["wall_s"])
+
+
+def test_what_stands_in_the_header_is_believed_only_where_it_can_be_true(tapped, spool, never_late):
+    train(4)
+    [path] = spool.glob("*.ring")
+    reader = RingReader(str(path))
+    assert reader.unwritten()[1:] == (3, tapped.step.last)
+    page = tapped.step.page
+    for steps, end in (
+        (0, 1e9),
+        (-1, 1e9),
+        (MOST_UNWRITTEN + 1, 1e9),
+        (3, 0.0),
+        (3, float("nan")),
+        (float("nan"), 1e9),
+    ):
+        page[33], page[34] = steps, end
+        assert reader.unwritten() is None
+
+
+def test_a_backward_without_a_batch_is_no_usual_step(tapped, written):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for seen in (True, True, False, True):
+        loss = model(torch.ones(2, 5, dtype=torch.long)).sum() if seen else model.out.weight.sum()
+        loss.backward()
+        optimizer.step()
+    assert [bool(record.flags & FLAG_BATCH_UNSEEN) for record in written().records] == [False, False, True, False]

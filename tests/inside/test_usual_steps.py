@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.agent import Agent
-from trainmeter_core.inside.step_under_way import UNUSUAL, StepUnderWay
 from trainmeter_core.outside.drain import Drain, RingReader
 from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
 
@@ -65,12 +64,22 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
             forward(length).backward()
         optimizer.step()
 
+    def mixed_with_the_usual():
+        forward(length=5).backward()
+        usual()
+
     def two_forwards_one_backward():
         (forward() + forward()).backward()
         optimizer.step()
 
     def a_validation_loss_with_gradients():
         forward()
+        usual()
+
+    def one_after_the_last_backward():
+        forward().backward()
+        forward()
+        optimizer.step()
         usual()
 
     def an_evaluation():
@@ -108,7 +117,7 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
 
     turns = [
         two_micro_batches, another_length, mixed_lengths, two_forwards_one_backward, a_validation_loss_with_gradients,
-        an_evaluation, skipped, scaled, a_step_of_the_other, a_step_without_a_batch, a_step_without_a_backward,
+        one_after_the_last_backward, mixed_with_the_usual, an_evaluation, skipped, scaled, a_step_of_the_other, a_step_without_a_batch, a_step_without_a_backward,
         a_forward_that_fails,
     ]  # fmt: skip
     usual()
@@ -140,8 +149,14 @@ def test_usual_steps_are_told_as_the_agent_tells_them(seed, tapped, written, spo
     tapped.model.undo()
     tapped.model.noted.clear()
     tapped.model.arm()
-    ended = []
-    monkeypatch.setattr(StepUnderWay, "ends_as_usual", lambda *_: ended.append(1) or UNUSUAL)
+    ended, step_ends = [], Agent.step_ends
+
+    def never_usual(self, *args):
+        step_ends(self, *args)
+        ended.append(1)
+        self.step.leader = 0
+
+    monkeypatch.setattr(Agent, "step_ends", never_usual)
     a_program(seed)
     assert len(ended) > 100
     assert told_by(written) == by_the_taps

@@ -193,6 +193,7 @@ def test_records_come_a_few_at_a_time_and_nobody_who_asks_misses_a_step(tapped, 
     train(1 + MOST_UNWRITTEN + 3)
     reader = RingReader(str(next(spool.glob("*.ring"))))
     assert (len(list(reader.steps())), reader.unwritten()[1]) == (1 + MOST_UNWRITTEN, 3)
+    assert reader.totals()[1:4:2] == (1 + MOST_UNWRITTEN + 3, 10 * (1 + MOST_UNWRITTEN + 3))
     assert (tapped.ended.steps, tapped.ended.tokens) == (1 + MOST_UNWRITTEN + 3, 10 * (1 + MOST_UNWRITTEN + 3))
     assert (len(list(reader.steps())), reader.unwritten()) == (3, None)
 

@@ -19,7 +19,7 @@ if MYPY:
 
 # A step's record costs several times what the rest does, nearly all of it memory that the user's program has pushed out
 # of the caches meanwhile. So records are written MOST_UNWRITTEN at a time, but never later than this.
-LATEST_S = 0.05
+LATEST_S = 0.5
 
 UNUSUAL, USUAL, RECORDS_DUE = range(3)
 

@@ -117,10 +117,21 @@ class RingReader:
         """Leave out what ended by then, seconds since the epoch: another reader has had it."""
         self._until = until
         if until is not None:
-            self.position = max(0, self.totals().records - layout.CAPACITY)
+            self.position = max(0, self._totals().records - layout.CAPACITY)
 
     def totals(self) -> layout.Totals:
-        """Sums since the start of the process, of the steps with a record; read until two readings agree."""
+        """Sums since the start of the process, steps without a record among them."""
+        found = self.unwritten()
+        totals = self._totals()
+        if found is None:
+            return totals
+        like, n, _ = found
+        return totals._replace(
+            steps=totals.steps + n, tokens=totals.tokens + n * like.tokens, samples=totals.samples + n * like.samples
+        )
+
+    def _totals(self) -> layout.Totals:
+        """What the header says; read until two readings agree."""
         last = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
         for _ in range(3):
             again = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
@@ -136,7 +147,7 @@ class RingReader:
 
     def unwritten(self) -> tuple[layout.StepRecord, int, float] | None:
         """The newest step with a record, how many like it ended since then, and when the last of them did."""
-        newest = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)[0] - 1
+        newest = self._totals().records - 1
         _, steps, end = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
         if newest < 0 or not 1 <= steps <= layout.MOST_UNWRITTEN:
             return None
@@ -159,7 +170,7 @@ class RingReader:
 
     def steps(self) -> Iterator[tuple[layout.StepRecord, dict[tuple[int, int, int], int]]]:
         """Yield the records written since the last call, each with its micro-batches by shape."""
-        head = self.totals().records
+        head = self._totals().records
         if head - self.position > layout.CAPACITY:
             self.lost += head - layout.CAPACITY - self.position
             self.position = head - layout.CAPACITY

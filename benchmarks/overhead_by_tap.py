@@ -1,0 +1,106 @@
+"""Microseconds of each tap alone, timed directly: right after a real training step, and in a loop of its own.
+
+    tm --quiet benchmarks/overhead_by_tap.py [TIMES]
+
+Between two calls a whole step of another model runs without the taps and pushes ours out of the caches, as a training
+step does. So this is the upper end of what a tap costs; in a step, five taps share what is pushed out once. The
+originals that the taps call do nothing here. The difference to a function that does nothing is what a tap adds.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import types
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from overhead_model import LENGTH, VOCAB, Gpt
+from torch import nn
+from torch.optim import optimizer as optimizers
+
+times = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+torch.manual_seed(0)
+torch.set_num_threads(1)
+ids = torch.randint(0, VOCAB, (1, LENGTH + 1))
+
+
+def step_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    loss = nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+class Base:
+    training = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+class Model(Base):
+    """A model whose forward does nothing."""
+
+
+def take_taps_off(agent: Any) -> tuple[Any, Any]:
+    """Let real steps run bare from here on; give the optimizers' hooks."""
+    tables = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
+    hooks = [next(iter(table.values())) for table in tables]
+    agent.model._untap()
+    for table in tables:
+        table.clear()
+    for place in (torch.autograd, torch.autograd.graph):
+        place._engine_run_backward = place._engine_run_backward.__wrapped__
+    return hooks[0], hooks[1]
+
+
+def main() -> None:
+    model = Gpt(16, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(30):
+        step_of(model, optimizer)
+    try:
+        from trainmeter_core.inside.taps import backward, data, model_calls
+    except ImportError:
+        sys.exit("the taps are not there: run this by tm")
+    agent = model_calls.noting.agent
+    enters, leaves = take_taps_off(agent)
+    engine = types.SimpleNamespace(_engine_run_backward=lambda *_: None, graph=types.SimpleNamespace())
+    backward.install(engine, agent)
+    next_batch = data._timed(lambda _: None, agent)
+    fake = Model()
+    Model.__call__ = model_calls.tapped_call(Model, None, frozenset([id(fake)]), agent, agent.model.shape_of)
+    tokens = ids[:, :-1]
+    taps = {
+        "nothing": lambda: None,
+        "data loader": lambda: next_batch(None),
+        "model call": lambda: fake(tokens),
+        "backward": lambda: engine._engine_run_backward(None),
+        "optimizer enters": lambda: enters(optimizer, (), {}),
+        "optimizer leaves": lambda: leaves(optimizer, (), {}),
+    }
+    cold: dict[str, list[float]] = {name: [] for name in taps}
+    warm: dict[str, list[float]] = {name: [] for name in taps}
+    other = Gpt(16, 1)
+    others = torch.optim.AdamW(other.parameters(), lr=1e-3)
+    for spent, between in ((cold, True), (warm, False)):
+        for _ in range(times):
+            for name, tap in taps.items():
+                if between:
+                    step_of(other, others)
+                start = perf_counter_ns()
+                tap()
+                spent[name].append((perf_counter_ns() - start) / 1e3)
+    for name in taps:
+        print(
+            f"{name:<17} {statistics.median(cold[name]):6.2f} us after a step, {statistics.median(warm[name]):5.2f} us warm"
+        )
+    added = [
+        sum(statistics.median(each[n]) - statistics.median(each["nothing"]) for n in taps) for each in (cold, warm)
+    ]
+    print(f"all that they add {added[0]:6.2f} us after a step, {added[1]:5.2f} us warm")
+
+
+main()

@@ -11,6 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 from .flops.counted import Counted
 from .gpu_totals import SteadyGpus
 from .readings import Absent
+from .restarts import Lives, Lost, lost_steps
 from .run_tables import BatchCounts, Loss, Statistics
 from .series import TIME_KINDS
 
@@ -225,7 +226,9 @@ class RunRecord:
 
     `batches` and `steady_batches` are summed over the ranks seen. `counted` is what single micro-batches executed by
     torch's own count, recompute included. `gpus` is over the whole run, `steady_gpus` over its steady part.
-    `last_seen` is seconds since the epoch of the newest record.
+    `last_seen` is seconds since the epoch of the newest record. A run that was resumed has several `parts`; the last
+    one began at `part_started`, and the earlier ones took `seconds_before`. `lives` are the processes of each rank,
+    `lost` the steps that restarts threw away where a source tells only that.
     """
 
     identity: Identity = field(default_factory=Identity)
@@ -250,6 +253,11 @@ class RunRecord:
     failures: list[Failure] = field(default_factory=list)
     end: End = field(default_factory=End)
     last_seen: Number = UNKNOWN
+    parts: int = 1
+    part_started: Number = UNKNOWN
+    seconds_before: float = 0.0
+    lives: dict[int, Lives] = field(default_factory=dict)
+    lost: Lost | None = None
     notes: ReadingNotes = field(default_factory=ReadingNotes)
 
     def rank(self, rank: int) -> RankTotals:
@@ -271,8 +279,14 @@ class RunRecord:
 
     @property
     def restarts(self) -> int:
-        """How often a rank's process was started anew; the rank with the most restarts counts."""
-        return max([max(totals.processes - 1, 0) for totals in self.totals()], default=0)
+        """How often a rank's process was started anew, of the rank with the most, or the run's command."""
+        return max([self.parts - 1, *(totals.processes - 1 for totals in self.totals())])
+
+    def lost_steps(self) -> Lost:
+        """The steps that restarts threw away."""
+        if self.lost is None and not self.lives and any(totals.processes > 1 for totals in self.totals()):
+            return Lost(UNKNOWN)
+        return lost_steps(self.lives.values()) if self.lost is None else self.lost
 
     def totals(self) -> Iterable[RankTotals]:
         """The totals to sum over: those of all ranks seen, or the one sum that the source has."""

@@ -281,7 +281,7 @@ class Agent:
         """Write the step's record, start the sums of the next one, and leave the rest of the loop to `other` time."""
         first = self.startup is None
         if first:
-            self._first_step(optimizer)
+            self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
             flags |= FLAG_STARTUP
             now = monotonic()
         elif self.model is not None and self.model.armed:
@@ -338,7 +338,7 @@ class Agent:
         """The sums at the end of the last step, as they are now."""
         return Sums(self.steps, self.skipped, self.last_end, list(self.seconds_at_end), self.used.total(), self.unseen)
 
-    def _first_step(self, optimizer: Any) -> None:
+    def _first_step(self, optimizer: Any, *, skipped: bool) -> None:
         """Announce this process as a trainer: its ring, its identity, its model."""
         self.identity = identity_of_process(self.identity)
         if self.side is not None and not self.side.path.endswith(self._file_name() + ".jsonl"):
@@ -350,17 +350,9 @@ class Agent:
             # No space, no directory, no permission: the run goes on unmeasured, and tm says why.
             self.ring_refused = True
             self.event("failure", {"site": "ring", "count": 1, "first": str(error)})
-        torch = sys.modules.get("torch")
-        self.event(
-            "process",
-            {
-                "local_rank": self.identity.local_rank,
-                "world_size": self.identity.world_size,
-                "python": sys.version.split()[0],
-                "torch": str(getattr(torch, "__version__", "")),
-                "started": self.identity.wall_clock - (self.identity.monotonic - self.identity.process_start),
-            },
-        )
+        from .announced import process_record
+
+        self.event("process", process_record(self.identity, optimizer, skipped=skipped))
         if self.model is not None:
             self.model.settle(self, optimizer)
         if self.identity.world_size > 1:

@@ -26,6 +26,7 @@ TORCH_TAPS = {
     "torch.serialization": "checkpoint",
     "safetensors.torch": "checkpoint",
     "torch.distributed.checkpoint.state_dict_saver": "checkpoint",
+    "torch.distributed.checkpoint.state_dict_loader": "checkpoint",
     "cloudpickle.cloudpickle": "by_value",
     "ray.cloudpickle.cloudpickle": "by_value",
     "joblib.externals.cloudpickle.cloudpickle": "by_value",

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.readings import Absent
+from trainmeter_core.restarts import Lost
 from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord
 from trainmeter_core.run_tables import At, BatchCounts, Loss, Statistics
 from trainmeter_core.series import TIME_KINDS
 
-from .sheet import FORMULA, Json, reading
+from .sheet import ASSUMED, FORMULA, Json, reading
 
 if TYPE_CHECKING:
     from .sheet import Value
@@ -89,7 +90,7 @@ def _count(sku: Mapping[str, Any]) -> int:
 
 
 def _no_more_than(count: float) -> int:
-    if count > _MOST_DEVICES:  # an edited passport must not cost memory
+    if not 0 <= count <= _MOST_DEVICES:  # an edited passport must not cost memory
         raise ValueError(f"{count} processes or devices")
     return int(count)
 
@@ -114,11 +115,14 @@ def _totals(record: RunRecord, passport: Json) -> None:
     if isinstance(seen, Absent):  # a source that knew the sum over ranks alone
         totals = record.summed = RankTotals()
     elif not seen:
+        record.parts = int(passport["time"]["restarts"]["value"]) + 1
         return
     else:
         for rank in range(_no_more_than(seen)):
             record.rank(rank)
         totals = record.ranks[0]
+    lost = passport["time"]["lost_steps"]
+    record.lost = Lost(_whole(reading(passport, "time.lost_steps")), lost is not None and lost["source"] == ASSUMED)
     share = _share(record, len(record.ranks))
     totals.steps = int(passport["data"]["steps"]["value"])
     totals.skipped = int(passport["data"]["steps_skipped"]["value"])

@@ -87,10 +87,12 @@ def seconds(record: RunRecord, sheet: Sheet) -> Json:
     if not any(totals.wall_s for totals in ranks):
         by_kind = dict.fromkeys(TIME_KINDS, _NO_STEP)
     startup = _extreme(max, [totals.startup_s for totals in ranks])
+    lost = record.lost_steps()
     return {
         "wall_s": sheet.number("time.wall_s", _wall(record), "seconds", MEASURED),
         "startup_s": sheet.number("time.startup_s", startup, "seconds", MEASURED),
         "restarts": sheet.number("time.restarts", record.restarts, "restarts", COUNTED),
+        "lost_steps": sheet.number("time.lost_steps", lost.steps, "steps", ASSUMED if lost.assumed else COUNTED),
         "rank_seconds": sheet.numbers("time.rank_seconds", by_kind, "seconds", MEASURED),
         "spans": {
             kind: {
@@ -148,11 +150,12 @@ def _extreme(choose: Callable[[list[int | float]], int | float], values: list[Va
 
 def _wall(record: RunRecord) -> Value:
     if not isinstance(record.end.seconds, Absent):
-        return record.end.seconds
-    started, seen = record.identity.started, record.last_seen
+        return record.seconds_before + record.end.seconds
+    started = record.identity.started if record.parts == 1 else record.part_started
+    seen = record.last_seen
     if isinstance(started, Absent) or isinstance(seen, Absent) or seen < started:
         return Absent("no end was recorded")
-    return seen - started
+    return record.seconds_before + seen - started
 
 
 def _counted(counted: Counted, sheet: Sheet) -> Json | None:

@@ -59,6 +59,14 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("python", "string", False, "version of the trainer's Python"),
         Field("torch", "string", False, "version of the trainer's torch"),
         Field("started", "number", False, "process start, seconds since the epoch"),
+        Field("made_before", "integer or null", False, "steps that its optimizer counts from before; null: not known"),
+        Field("loads", "integer", False, "how often something was loaded before the first step"),
+        Field("loaded", "list of strings", False, "files that were loaded: inode number and size"),
+        Field("parent", "integer", False, "the process that started it"),
+        Field("program", "integer", False, "its own id, or that of the program that made it by a fork or a pool"),
+        Field("command", "list of strings", False, "its command line, secrets taken out"),
+        Field("rendezvous", "string", False, "address and port at which the ranks meet"),
+        Field("elastic", "string", False, "torchrun's id of the job"),
     ),
     "model": (
         _RANK,
@@ -99,6 +107,12 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("kind", "string", True, "checkpoint, eval or another kind of time; its seconds are in steps already"),
         Field("start", "number", True, "seconds since the epoch"),
         Field("seconds", "number", True, "duration"),
+    ),
+    "saved": (
+        _RANK,
+        Field("pid", "integer", True, "process id"),
+        Field("step", "integer", True, "optimizer steps that the process had made"),
+        Field("mark", "string", True, 'the checkpoint\'s inode number and size; "" where it is no file of the node'),
     ),
     "losses": (
         _RANK,
@@ -159,6 +173,12 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("bytes", "integer", False, "its length"),
     ),
     "recovered": (Field("steps", "integer", True, "steps carried over after tm had been killed"),),
+    "resumed": (
+        Field("started", "number", True, "seconds since the epoch"),
+        Field("command", "list of strings", True, "the command line that goes on with the run, secrets taken out"),
+        Field("how", "string", True, "how it is known to be the same run"),
+        Field("git_commit", "string or null", False, "commit of the script's repository; options as in run.json"),
+    ),
     "exit": (
         Field("code", "integer or null", True, "exit code; null for a death by signal, or where it cannot be seen"),
         Field("signal", "integer or null", True, "signal that ended the run"),

@@ -59,7 +59,12 @@ def test_without_any_sign_it_is_not_known_and_stays_so():
 
 
 def test_each_restart_adds_its_own_and_counts_from_its_own_beginning():
-    run = lives(life(6, 0, saves=[("a", 4)]), life(6, 4, saves=[("b", 4)]), life(3, 8, saves=[("c", 1)]), life(1, None, 1, ["c"]))
+    run = lives(
+        life(6, 0, saves=[("a", 4)]),
+        life(6, 4, saves=[("b", 4)]),
+        life(3, 8, saves=[("c", 1)]),
+        life(1, None, 1, ["c"]),
+    )
     assert lost_steps([run]) == Lost(2 + 2 + 2)
 
 

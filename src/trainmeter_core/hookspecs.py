@@ -187,6 +187,14 @@ class Hooks:
         """
 
     @hookspec
+    def same_run(self, base: Mapping[str, str]) -> tuple[str, bool] | None:
+        """By the command's environment: a name of the tracker's run that the program will write to.
+
+        Process: tm. Thread: main. Rate: once per run. Returns: "tracker:…", the same for the same run, and whether the
+        program means to go on with that run; None where the environment names no run.
+        """
+
+    @hookspec
     def finish(self, agent: AgentFace) -> None:
         """Publish the last row and the passport, in five seconds at the most, where the user's closing call never came.
 

@@ -12,7 +12,7 @@ from. Steps beyond that point were made in vain. The point is told, in this orde
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, NamedTuple, Union
+from typing import Iterable, NamedTuple
 
 from .readings import Absent
 
@@ -28,7 +28,7 @@ _NOT_TOLD = Absent(
 class Lost(NamedTuple):
     """Steps that were made and thrown away; `assumed` where the last save that was seen stands for the resume point."""
 
-    steps: Union[int, Absent]
+    steps: int | Absent
     assumed: bool = False
 
 
@@ -45,8 +45,8 @@ class Life:
     steps: int = 0
     made_before: int | None = None
     loads: int | None = None
-    loaded: List[str] = field(default_factory=list)
-    saves: List[List[Union[str, int]]] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    saves: list[list[str | int]] = field(default_factory=list)
 
     def saved(self, mark: str, step: int) -> None:
         """A checkpoint was saved after so many steps of this process."""
@@ -59,7 +59,7 @@ class Life:
 class Lives:
     """The processes of one rank, by part of the run and process id."""
 
-    by_process: Dict[str, Life] = field(default_factory=dict)
+    by_process: dict[str, Life] = field(default_factory=dict)
 
     def of(self, key: str) -> tuple[Life, bool]:
         """Give the life of a process, and whether it is new; one too many shares the last one's."""
@@ -71,7 +71,7 @@ class Lives:
             self.by_process[key] = life
         return life, True
 
-    def in_order(self) -> List[Life]:
+    def in_order(self) -> list[Life]:
         """As they were started, where that is told, else as they were met."""
         return sorted(self.by_process.values(), key=lambda life: life.started)
 
@@ -85,8 +85,8 @@ def lost_steps(ranks: Iterable[Lives]) -> Lost:
     if generations > MOST_LIVES:
         return Lost(_TOO_MANY)
     points = _Points()
-    origins: List[Union[int, None]] = [0] * len(each)
-    lost: List[Lost] = [Lost(0)] * len(each)
+    origins: list[int | None] = [0] * len(each)
+    lost: list[Lost] = [Lost(0)] * len(each)
     for generation in range(generations):
         for at, lives in enumerate(each):
             if generation and generation < len(lives):
@@ -110,7 +110,7 @@ class _Points:
     """The saves so far as points of the run's line."""
 
     def __init__(self) -> None:
-        self._by_mark: Dict[str, int] = {}
+        self._by_mark: dict[str, int] = {}
         self._last: int | None = None
         self._last_without_file: int | None = None
 
@@ -124,7 +124,7 @@ class _Points:
             else:
                 self._last_without_file = point
 
-    def resumed(self, lives: List[Life], generation: int, began: int | None) -> tuple[int | None, bool]:
+    def resumed(self, lives: list[Life], generation: int, began: int | None) -> tuple[int | None, bool]:
         """Give the point from which a process went on, and whether that is an assumption."""
         life, first = lives[generation], lives[0]
         if began is None:

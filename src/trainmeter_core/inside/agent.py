@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING

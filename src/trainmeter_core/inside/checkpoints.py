@@ -7,6 +7,7 @@ is never read.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,8 +104,7 @@ def _of_path(path: Any) -> str:
     except (OSError, ValueError):
         # Not a file of this node: a URL, another store, or a name that means something else.
         return ""
-    directory = found.st_mode & 0o170000 == 0o040000
-    return f"d{found.st_ino}" if directory else f"{found.st_ino}:{found.st_size}"
+    return f"d{found.st_ino}" if stat.S_ISDIR(found.st_mode) else f"{found.st_ino}:{found.st_size}"
 
 
 def _of_file(file: Any) -> str:

@@ -326,10 +326,10 @@ class Publishing:
         told = (part or self._whole).events(log_records(self._board.content()))
         if not told:
             return None
-        from .own_record import passport_so_far
+        from .own_record import passport_so_far, run_directory
 
         started = None if part is None else part.started
-        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), [*self._agent.told.values(), *told], started)
+        return passport_so_far(run_directory(self._agent), [*self._agent.told.values(), *told], started)
 
     @property
     def losses(self) -> dict[str, list[Any]]:

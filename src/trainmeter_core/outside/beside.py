@@ -27,10 +27,9 @@ _ALLOWED = frozenset(each.name for each in fields(RunOptions)) - {
 class Beside(Session):
     """A session whose program is there already; how that ends cannot be seen."""
 
-    def _record_end(self, _end: Exit, seconds: float) -> None:
-        for site, count, first in self.failures:
-            self.writer.append("failure", site=site, count=count, first=first)
-        self.writer.append("exit", code=None, signal=None, seconds=seconds)
+    def ended(self, _end: Exit) -> dict[str, Any]:
+        """Neither an exit code nor a signal is to be seen."""
+        return {"code": None, "signal": None}
 
 
 def options_from(text: str, target: str) -> RunOptions:

@@ -119,9 +119,11 @@ class _Replay:
         """Apply one record; True for a block of steps."""
         kind = record.get("type")
         if kind == "steps":
-            self.live.steps(record["rank"], self.live.world_size, record)
+            self.live.steps(record["rank"], self.live.world_size, record, record["pid"])
             self.last = float(record["t"])
             return True
+        if kind in ("process", "saved", "resumed"):
+            self.live.note(record)
         if kind == "process":
             self.live.world_size = max(self.live.world_size, record["world_size"])
         elif kind == "model":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -41,6 +42,11 @@ class Spool:
             with open(temporary, "w", encoding="ascii") as file:
                 json.dump(positions, file)
             os.replace(temporary, os.path.join(self.path, _POSITIONS))
+
+    def run_of(self, pid: int, directory: str) -> None:
+        """Leave word that a process belongs to another run directory than the first. Its passport asks for it."""
+        with contextlib.suppress(OSError), open(os.path.join(self.path, f"run-{pid}"), "w", encoding="utf-8") as file:
+            file.write(directory)
 
     def remove(self) -> None:
         """Take the directory away."""

@@ -249,10 +249,11 @@ class Application:
         for uuid, readings in as_table(fields["gpus"]).items():
             if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
                 table = self.record.gpus.setdefault(uuid, {})
-                if uuid in self._energy_before and "energy_j" in as_table(readings):
-                    readings = {**readings, "energy_j": as_number(readings["energy_j"]) + self._energy_before[uuid]}
-                observe(table, as_table(readings), limit=MOST_ENTRIES)
-                known = ((name, value) for name, value in flat(readings) if name in table)
+                told = as_table(readings)
+                if uuid in self._energy_before and "energy_j" in told:
+                    told = {**told, "energy_j": as_number(told["energy_j"]) + self._energy_before[uuid]}
+                observe(table, told, limit=MOST_ENTRIES)
+                known = ((name, value) for name, value in flat(told) if name in table)
                 self.record.steady_gpus.add(uuid, known, begin)
 
     def _verdict(self, fields: Mapping[str, Any]) -> None:

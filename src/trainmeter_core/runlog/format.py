@@ -34,6 +34,8 @@ RUN_FIELDS: tuple[Field, ...] = (
     Field("script", "string", True, "script, module or command as written, secrets taken out"),
     Field("command", "list of strings", True, "the whole command line, secrets taken out"),
     Field("started", "number", True, "seconds since the epoch"),
+    Field("jobs", "list of strings", False, "names of the job or the tracker's run: the same name is the same run"),
+    Field("beside", "string", False, "id of the run beside which this training was started, by the same command"),
     Field("git_commit", "string or null", False, "commit of the script's repository"),
     Field("git_dirty", "boolean or null", False, "whether that repository had changes"),
     Field("trainmeter", "string", True, "version of trainmeter"),

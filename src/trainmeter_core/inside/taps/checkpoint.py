@@ -1,4 +1,4 @@
-"""Sees the time spent saving, each call once, and what is loaded: torch, safetensors and torch.distributed.checkpoint."""
+"""Sees the time spent saving, each call once, and what is loaded: torch, safetensors, distributed checkpoints."""
 
 from __future__ import annotations
 

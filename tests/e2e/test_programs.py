@@ -35,6 +35,7 @@ class Expected:
     """A package that is not there everywhere."""
     launcher: tuple[str, ...] = ()
     restarts: int = 0
+    lost: int = 0
     program: str = ""
     """The file, where the case is named otherwise."""
 
@@ -83,7 +84,7 @@ PARALLEL = {
         8, 64, 64 * 16, 16, arguments=("mesh",), launcher=(*TORCHRUN, "--nproc_per_node=4"), program="tensor_parallel"
     ),
     "elastic": Expected(
-        12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1,
+        12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1, lost=2,
         launcher=(*TORCHRUN, "--nproc_per_node=2", "--max-restarts=1"),
     ),
 }  # fmt: skip
@@ -172,6 +173,7 @@ def test_several_ranks_add_up_to_the_whole_run(pair, name, expected):
     assert run.value("data.tokens") == expected.tokens
     assert run.value("data.micro_batches") == expected.micro_batches
     assert run.value("time.restarts") == expected.restarts
+    assert run.passport["time"]["lost_steps"] == {"value": expected.lost, "unit": "steps", "source": "counted"}
     assert run.value("observation.failures") == []
     assert problems(run.passport) == []
     shares = {kind: share["value"] for kind, share in run.value("time.shares").items() if share}

@@ -66,9 +66,9 @@ class LiveRun:
             return
         self._meter = None
 
-    def budget(self, budget: Budget) -> None:
-        """The program's own framework told its goal; one that the user gave to `tm` stands."""
-        if self._budget is None:
+    def budget(self, budget: Budget, *, by_user: bool = False) -> None:
+        """The program's own framework told its goal; one that the user gave to `tm` stands, his newest one."""
+        if self._budget is None or by_user:
             self._budget = budget
             if self._meter is not None:
                 self._meter.budget = budget

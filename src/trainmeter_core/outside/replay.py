@@ -124,6 +124,8 @@ class _Replay:
             return True
         if kind in ("process", "saved", "resumed"):
             self.live.note(record)
+        if kind == "resumed" and (given := parse_budget(record)) is not None:
+            self.live.budget(given, by_user=True)
         if kind == "process":
             self.live.world_size = max(self.live.world_size, record["world_size"])
         elif kind == "model":

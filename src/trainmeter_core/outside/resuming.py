@@ -14,7 +14,7 @@ from trainmeter_core.runlog.locate import all_runs, find_run
 from trainmeter_core.runlog.write import RunWriter, has_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trainmeter_core.plugins import FoundPlugin
@@ -75,20 +75,30 @@ def asked_for(ref: str, script: str) -> Path | None:
     return found
 
 
-def run_of_job(jobs: Sequence[Job], command: Sequence[str]) -> tuple[Path, str] | None:
-    """The newest run that one of the jobs goes on with, and how that is known; one that still goes on is another."""
-    if not any(job.again for job in jobs):
-        return None
-    words = redact_command(command)
-    for run in reversed(all_runs()[-_NEWEST:]):
-        about = _about(run)
-        known = about.get("jobs") or ()
-        for job in jobs:
-            if not job.again or job.name not in known or has_writer(run):
-                continue
-            if job.finished or (about.get("command") == words and not _finished(run)):
+def run_of_job(jobs: Sequence[Job], command: Sequence[str], script: str) -> tuple[Path, str] | None:
+    """The newest run that one of the jobs goes on with, and how that is known; one that still goes on is another.
+
+    Of a job of a launcher it is the run of the same command, or the only one of the same script: a job script may add
+    an argument when it runs again. A run that has finished is not gone on with there.
+    """
+    for job in (job for job in jobs if job.again):
+        known = [(run, about) for run, about in _newest_first() if job.name in (about.get("jobs") or ())]
+        if job.finished:
+            fits = known
+        else:
+            words, name = redact_command(command), redact_text(script)
+            same_script = [each for each in known if each[1].get("script") == name]
+            same = [each for each in same_script if each[1].get("command") == words]
+            fits = same if same or len(same_script) > 1 else same_script
+            fits = [each for each in fits if not _finished(each[0])]
+        for run, _about_it in fits:
+            if not has_writer(run):
                 return run, job.how
     return None
+
+
+def _newest_first() -> Iterator[tuple[Path, dict[str, Any]]]:
+    return ((run, _about(run)) for run in reversed(all_runs()[-_NEWEST:]))
 
 
 def go_on(run: Path, how: str, command: Sequence[str], started: float, options: Mapping[str, Any]) -> Earlier:

@@ -123,7 +123,7 @@ class Session:
                     self.voice.tell(f"no earlier run of {script}: this is its first")
                     return None
                 return go_on(found, "asked for", self.argv, time.time(), about)
-            known = run_of_job(jobs, self.argv)
+            known = run_of_job(jobs, self.argv, script)
             return None if known is None else go_on(*known, self.argv, time.time(), about)
         except (LookupError, ValueError, OSError) as error:  # no such run, its program still runs, not ours to write
             said = str(error.args[0] if isinstance(error, LookupError) else error)

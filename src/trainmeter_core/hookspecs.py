@@ -104,6 +104,9 @@ class AgentFace(Protocol):
         Of the whole process, or of the steps since a part began.
         """
 
+    def run_directory(self) -> str:
+        """Where `tm` keeps the run of this process; "" where there is none. Known a second after the first step."""
+
     def publishes_to(self, tracker: str, **where: str) -> None:
         """Tell, for `tm` and the run log, where the run can be looked at (log directory, run id, URL).
 

@@ -326,10 +326,16 @@ class Publishing:
         told = (part or self._whole).events(log_records(self._board.content()))
         if not told:
             return None
-        from .own_record import passport_so_far, run_directory
+        from .own_record import passport_so_far
 
         started = None if part is None else part.started
-        return passport_so_far(run_directory(self._agent), [*self._agent.told.values(), *told], started)
+        return passport_so_far(self.run_directory(), [*self._agent.told.values(), *told], started)
+
+    def run_directory(self) -> str:
+        """Where `tm` keeps the run of this process."""
+        from .own_record import run_directory
+
+        return run_directory(self._agent)
 
     @property
     def losses(self) -> dict[str, list[Any]]:

@@ -25,7 +25,10 @@ class AllRuns:
     """Gives every record to the run it belongs to. A process that has not told who it is waits for that."""
 
     def __init__(self, first: OneRun, begin: Callable[[dict[str, Any]], OneRun | None]) -> None:
+        """Begin with one run; `begin` makes another for the `process` record of its first process, or gives None."""
         self.first = first
+        self.on_join: Callable[[int, OneRun], None] | None = None
+        """Called with each process of another run than the first."""
         self._begin = begin
         self._trainings: Trainings[OneRun] = Trainings(first)
         self._count = 1
@@ -92,6 +95,8 @@ class AllRuns:
                 another.surrounded(self._hardware)
                 training = self._trainings.begin(another)
         self._trainings.join(training, record)
+        if self.on_join is not None and training.of is not self.first:
+            self.on_join(pid, training.of)
         if self._ends.pop(id(training.of), None) is not None:
             training.of.awake()
         for waiting in self._held.pop(pid, ()):

@@ -94,6 +94,8 @@ class Session:
         if self.drain is not None:
             self.drain.on_steps = self._stepped
             self.drain.is_known = self.runs.knows
+        if self.spool is not None:
+            self.runs.on_join = self.spool.belongs_to
 
     def _open_run(self) -> RunWriter:
         """Make the run directory, or reopen the one that this command goes on with."""
@@ -144,8 +146,6 @@ class Session:
         one = OneRun(writer, self.options, self.given, self.plugins, record.get("started"))
         known = self.runs.first.live
         one.live.devices_per_rank, one.live.peak_tflops = known.devices_per_rank, known.peak_tflops
-        if self.spool is not None:
-            self.spool.run_of(int(record["pid"]), str(writer.directory))
         return one
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:

@@ -270,6 +270,7 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     samples = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
+        "parallel": {"rank": 0, "batch_ranks": 2, "counts": True},
         "counted": {"rank": 0, "counts": [[2, 8, 0, 10**15]], "gaps": [], "seconds": 1.0},
         "budget": {"rank": 0, "budget_steps": 10, "budget_source": "a framework"},
         "steps": {key: value for key, value in steps(1).items() if key != "type"},

@@ -20,6 +20,7 @@ from . import span_clock
 from .guard import failures, site
 from .identity import identity_of_process
 from .ring import Ring
+from .same_batches import share_batches, whole_sequences
 from .side_file import SideFile
 from .span_clock import SpanClock
 from .step_counter import NEW_STEP, StepCounter
@@ -102,6 +103,8 @@ class Agent:
         self.skipped = 0
         self.batches_of_another = False
         """Whether another rank is given the same batches and counts them."""
+        self.batch_ranks = self.sequence_parts = 1
+        """Ranks that work on one batch together, and those of them among which each of its sequences is split."""
         self.unseen = 0
         """Steps in which a backward ran and no batch was seen."""
         self.tokens = 0
@@ -293,6 +296,8 @@ class Agent:
         batches = self.batches
         if self.batches_of_another:
             batches.clear()
+        elif self.sequence_parts > 1:
+            whole_sequences(batches, self.sequence_parts)
         tokens, samples, micro, length, target = self.used.add(batches)
         self.tokens += tokens
         self.samples += samples
@@ -356,8 +361,6 @@ class Agent:
             self.model.settle(self, optimizer)
         if self.identity.world_size > 1:
             with site("device mesh"):
-                from .same_batches import share_batches
-
                 share_batches(self, optimizer)
 
     # --- the end ------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ TORCH_TAPS = {
     "safetensors.torch": "checkpoint",
     "torch.distributed.checkpoint.state_dict_saver": "checkpoint",
     "torch.distributed.checkpoint.state_dict_loader": "checkpoint",
+    "torch.distributed.device_mesh": "parallel",
+    "torch.distributed.pipelining.stage": "parallel",
     "cloudpickle.cloudpickle": "by_value",
     "ray.cloudpickle.cloudpickle": "by_value",
     "joblib.externals.cloudpickle.cloudpickle": "by_value",

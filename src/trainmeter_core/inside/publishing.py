@@ -296,7 +296,7 @@ class Publishing:
         age = monotonic() - agent.identity.process_start
         totals = Totals(
             agent.steps, agent.skipped, agent.tokens, agent.samples, self._own_batches(), age, self._earlier_flops,
-            agent.unseen,
+            agent.steps if agent.batches_of_another else agent.unseen,
         )  # fmt: skip
         return meter.row(window, totals, self._peers.scale(agent))
 

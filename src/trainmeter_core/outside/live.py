@@ -49,6 +49,9 @@ class LiveRun:
         self._parts = 1
         self._lives: dict[int, Lives] = {}
         self._lost = 0
+        self._batch_ranks = 1
+        self._counting: dict[int, bool] = {}
+        """Ranks that said whether they count the batches they work on."""
 
     def model(self, rank: int, description: dict[str, Any]) -> None:
         """The agent of a rank described its model. The lowest rank's stands, its newest one: a model may take over."""
@@ -79,6 +82,8 @@ class LiveRun:
             return
         totals = list(record.ranks.values())
         self._parts, self._lives = record.parts + 1, record.lives
+        self._batch_ranks = record.batch_ranks
+        self._counting = {rank: totals.counts for rank, totals in record.ranks.items()}
         self._ranks = set(record.ranks)
         self._leader = min(record.ranks)
         first = record.ranks[self._leader]
@@ -101,6 +106,10 @@ class LiveRun:
         try:
             if kind == "resumed":
                 self._parts += 1
+                return
+            if kind == "parallel":
+                self._batch_ranks = max(1, int(record["batch_ranks"]))
+                self._counting[int(record["rank"])] = bool(record["counts"])
                 return
             life = self._life(int(record["rank"]), int(record["pid"]))
             if kind == "saved":
@@ -163,7 +172,14 @@ class LiveRun:
             self._steps, self._skipped, self._tokens, self._samples, self._batches, self._elapsed,
             unseen_steps=self._unseen, lost_steps=min(self._lost, self._steps),
         )  # fmt: skip
-        return meter.row(self._close_window(), totals, (self.world_size, self.local_ranks))
+        return meter.row(self._close_window(), totals, self._scale())
+
+    def _scale(self) -> tuple[int, int]:
+        """Batches of all ranks over those of this node's."""
+        if self._batch_ranks == 1:
+            return self.world_size, self.local_ranks
+        counting = sum(self._counting.get(rank, True) for rank in self._ranks)
+        return max(1, self.world_size // self._batch_ranks), max(1, counting)
 
     def pass_over(self) -> bool:
         """Go on as after a row that nobody needs; False when there would have been none."""

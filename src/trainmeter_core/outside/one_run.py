@@ -67,7 +67,7 @@ class OneRun:
             self.live.counted(record)
         elif kind == "budget" and isinstance(record.get("budget_steps"), int):
             self.live.budget(Budget("steps", record["budget_steps"]))
-        elif kind in ("process", "saved"):
+        elif kind in ("process", "saved", "parallel"):
             self.live.note(record)
         elif kind == "tracker":
             self.local.not_needed()

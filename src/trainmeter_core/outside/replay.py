@@ -122,7 +122,7 @@ class _Replay:
             self.live.steps(record["rank"], self.live.world_size, record, record["pid"])
             self.last = float(record["t"])
             return True
-        if kind in ("process", "saved", "resumed"):
+        if kind in ("process", "saved", "parallel", "resumed"):
             self.live.note(record)
         if kind == "resumed" and (given := parse_budget(record)) is not None:
             self.live.budget(given, by_user=True)

@@ -123,7 +123,11 @@ def _totals(record: RunRecord, passport: Json) -> None:
         totals = record.ranks[0]
     lost = passport["time"]["lost_steps"]
     record.lost = Lost(_whole(reading(passport, "time.lost_steps")), lost is not None and lost["source"] == ASSUMED)
-    share = _share(record, len(record.ranks))
+    record.batch_ranks = max(1, int(_whole(reading(passport, "hardware.batch_ranks"))))
+    counting = reading(passport, "hardware.batches_seen")
+    for rank, each in record.ranks.items():
+        each.counts = isinstance(counting, Absent) or rank < counting
+    share = _share(record)
     totals.steps = int(passport["data"]["steps"]["value"])
     totals.skipped = int(passport["data"]["steps_skipped"]["value"])
     totals.processes = int(passport["time"]["restarts"]["value"]) + 1
@@ -160,10 +164,10 @@ def _seconds(totals: RankTotals, passport: Json) -> None:
     totals.startup_s = reading(passport, "time.startup_s")
 
 
-def _share(record: RunRecord, seen: int) -> tuple[int, int]:
-    """Ranks seen over all ranks, where a passport's counts were scaled up to all."""
-    world_size = record.world_size
-    return (1, 1) if isinstance(world_size, Absent) or not 0 < seen < world_size else (seen, world_size)
+def _share(record: RunRecord) -> tuple[int, int]:
+    """Ranks seen to count batches over all that do, where a passport's counts were scaled up to all."""
+    everyone, seen = record.batch_groups()
+    return (1, 1) if isinstance(everyone, Absent) or not 0 < seen < everyone else (seen, everyone)
 
 
 def _part(value: Value, share: tuple[int, int]) -> Any:

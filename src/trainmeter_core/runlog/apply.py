@@ -56,6 +56,7 @@ class Application:
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
+            "parallel": self._parallel,
             "budget": self._budget,
             "counted": self._counted,
             "steps": self._steps,
@@ -167,6 +168,11 @@ class Application:
         if digest not in self._models and len(self._models) < MOST_ENTRIES:
             self._models.append(digest)
         _take(self.record, "shape_source", fields, as_text)
+
+    def _parallel(self, fields: Mapping[str, Any]) -> None:
+        rank, ranks, counts = as_count(fields["rank"]), as_count(fields["batch_ranks"]), as_flag(fields["counts"])
+        self.record.batch_ranks = max(1, ranks)
+        self.record.rank(rank).counts = counts
 
     def _budget(self, fields: Mapping[str, Any]) -> None:
         steps, source = as_count(fields["budget_steps"]), as_text(fields["budget_source"])
@@ -313,7 +319,7 @@ class Application:
         """Another command went on with the run: its processes are new ones, whatever their numbers."""
         started, record = as_number(fields["started"]), self.record
         as_words(fields["command"]), as_text(fields["how"])
-        record.seconds_before += seconds_of_part(record)
+        record.seconds_before += record.seconds_of_part() or 0.0
         record.parts, record.part_started, record.end = record.parts + 1, started, End()
         for uuid, table in record.gpus.items():
             if "energy_j" in table:  # a sum that begins anew
@@ -337,16 +343,6 @@ class Application:
             end.code = Absent("watched from outside, where an exit code is not to be seen")
         end.signal = Absent("ended by itself") if signal is None else signal
         end.seconds = seconds
-
-
-def seconds_of_part(record: RunRecord) -> float:
-    """Seconds of the newest part of a run: told by its end, else up to the last record; 0 where there is none."""
-    if not isinstance(record.end.seconds, Absent):
-        return record.end.seconds
-    started = record.identity.started if isinstance(record.part_started, Absent) else record.part_started
-    if isinstance(started, Absent) or isinstance(record.last_seen, Absent):
-        return 0.0
-    return max(0.0, record.last_seen - started)
 
 
 def _by_site(failures: Any) -> dict[str, Failure]:

@@ -76,6 +76,11 @@ RECORDS: dict[str, tuple[Field, ...]] = {
         Field("shape_source", "string or null", False, "where the shape was taken from"),
         Field("gpus", "list of strings", False, "the GPUs it lies on: UUIDs as torch prints them, or its device names"),
     ),
+    "parallel": (
+        _RANK,
+        Field("batch_ranks", "integer", True, "ranks that work on one batch together: tensor, pipeline, context"),
+        Field("counts", "boolean", True, "whether this one counts the batch for the others"),
+    ),
     "budget": (
         _RANK,
         Field("budget_steps", "integer", True, "optimizer steps that the program's framework means to make from here"),

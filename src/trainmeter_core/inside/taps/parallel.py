@@ -21,24 +21,48 @@ if MYPY:
 _SITE = site("parallel")
 
 
-def install(module: ModuleType, agent: Agent) -> Undo:  # noqa: ARG001 - as every tap
+_REHEARSALS = ("_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference")
+"""Of a stage: it calls its module with tensors without data, to learn the sizes."""
+
+
+def install(module: ModuleType, agent: Agent) -> Undo:
     """Wrap the module's own makers of meshes or stages."""
-    places: list[tuple[Any, str]]
+    wrapped: list[tuple[Any, str, Any]] = []
+
+    def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        original = getattr(owner, "__dict__", {}).get(name)
+        if original is not None:
+            wrapped.append((owner, name, original))
+            setattr(owner, name, wrapper(original))
+
     if module.__name__.endswith(".stage"):
-        places, told = [(getattr(module, "_PipelineStageBase", None), "__init__")], _stage
+        wrap(getattr(module, "_PipelineStageBase", None), "__init__", _stage)
+        for name in _REHEARSALS:
+            wrap(getattr(module, "PipelineStage", None), name, lambda original: _unseen(original, agent))
     else:
-        places, told = [(module, "init_device_mesh"), (getattr(module, "DeviceMesh", None), "_unflatten")], _mesh
-    originals = [
-        (owner, name, owner.__dict__[name]) for owner, name in places if name in getattr(owner, "__dict__", ())
-    ]
-    for owner, name, original in originals:
-        setattr(owner, name, told(original))
+        wrap(module, "init_device_mesh", _mesh)
+        wrap(getattr(module, "DeviceMesh", None), "_unflatten", _mesh)
 
     def undo() -> None:
-        for owner, name, original in originals:
+        for owner, name, original in wrapped:
             setattr(owner, name, original)
 
     return undo
+
+
+def _unseen(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
+    """A call of the model in which nothing is trained."""
+
+    @functools.wraps(original)
+    def rehearsal(*args: Any, **kwargs: Any) -> Any:
+        before = agent.in_model, agent.paused
+        agent.in_model = agent.paused = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            agent.in_model, agent.paused = before
+
+    return rehearsal
 
 
 def _mesh(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -134,7 +134,7 @@ class AllRuns:
             one = training.of
             if id(one) in self._ends or not training.pids:
                 continue
-            if any(_alive(pid) for pid in training.pids):
+            if any(alive(pid) for pid in training.pids):
                 self._gone.discard(id(one))
                 continue
             if id(one) not in self._gone:
@@ -173,7 +173,8 @@ class AllRuns:
             self._lines.append(line)
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether a process of ours goes on."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -53,6 +53,11 @@ def jobs_of(environ: Mapping[str, str], plugins: Iterable[FoundPlugin]) -> list[
             for told in manager.hook.same_run(base=environ):
                 name, again = told
                 found.append(Job(name, again, True, f"the tracker's run {name}"))
+    elastic = environ.get("TORCHELASTIC_RUN_ID", "none")
+    if elastic != "none":  # started inside of a rank that torchrun started: under tm itself there is none
+        again = environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+        name = f"torchelastic:{elastic}.{environ.get('GROUP_RANK', '0')}"
+        found.append(Job(name, again, False, f"job {elastic} of torchrun, started again"))
     job = environ.get("SLURM_JOB_ID")
     if job:
         again = environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")

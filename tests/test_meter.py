@@ -134,6 +134,17 @@ def test_a_budget_whose_quantity_is_not_seen_gives_nothing(shape):
     assert "trainmeter/progress_pct" not in row
 
 
+def test_steps_that_a_restart_threw_away_were_spent_and_are_no_progress(shape):
+    whole = Meter(shape, budget=Budget("steps", 40)).row(window(), totals(), (1, 1))
+    row = Meter(shape, budget=Budget("steps", 40)).row(window(), totals()._replace(lost_steps=5), (1, 1))
+    assert row["trainmeter/progress_pct"] == 100 * 15 / 40
+    assert row["trainmeter/eta_s"] == pytest.approx(25 * 0.5)
+    assert row["trainmeter/flops"] == whole["trainmeter/flops"]
+    assert row["trainmeter/flops_required"] == pytest.approx(whole["trainmeter/flops_required"])
+    by_tokens = Meter(shape, budget=Budget("tokens", 2560)).row(window(), totals()._replace(lost_steps=5), (1, 1))
+    assert by_tokens["trainmeter/progress_pct"] == pytest.approx(37.5)
+
+
 def test_the_first_budget_given_counts():
     assert parse_budget({"budget_steps": 10, "budget_tokens": "2000"}) == Budget("tokens", 2000.0)
     assert parse_budget({"budget_tokens": None}) is None

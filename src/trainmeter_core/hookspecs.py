@@ -104,6 +104,9 @@ class AgentFace(Protocol):
         Of the whole process, or of the steps since a part began.
         """
 
+    def run_directory(self) -> str:
+        """Where `tm` keeps the run of this process; "" where there is none. Known a second after the first step."""
+
     def publishes_to(self, tracker: str, **where: str) -> None:
         """Tell, for `tm` and the run log, where the run can be looked at (log directory, run id, URL).
 
@@ -184,6 +187,14 @@ class Hooks:
 
         `metrics_url` is where `tm` serves the run's newest readings as Prometheus text under bare names; "" when it
         does not. Process: tm. Thread: main. Rate: once per run. Returns: only what is added or changed.
+        """
+
+    @hookspec
+    def same_run(self, base: Mapping[str, str]) -> tuple[str, bool] | None:
+        """By the command's environment: a name of the tracker's run that the program will write to.
+
+        Process: tm. Thread: main. Rate: once per run. Returns: "tracker:…", the same for the same run, and whether the
+        program means to go on with that run; None where the environment names no run.
         """
 
     @hookspec

@@ -48,6 +48,8 @@ class Totals(NamedTuple):
     """What one rank's earlier models have spent, of whose batches none is in ``batches``."""
     unseen_steps: int = 0
     """Steps in which a backward ran and no batch was seen: what they used is in no count."""
+    lost_steps: int = 0
+    """Steps that restarts threw away: made and spent, but no progress."""
 
 
 class Budget(NamedTuple):
@@ -200,14 +202,20 @@ class Meter:
         }.get(self.budget.kind)
         if not done or self.budget.amount <= 0:
             return {}
+        kept = totals.steps
+        if totals.lost_steps and self.budget.kind != "hours":
+            kept -= totals.lost_steps
+            done *= kept / totals.steps
         share = done / self.budget.amount
+        if not share:
+            return {}
         told: dict[str, float] = {"progress_pct": min(100.0, 100.0 * share)}
         if row.get("flops"):
-            told["flops_required"] = row["flops"] / share
+            told["flops_required"] = row["flops"] * (kept / totals.steps if totals.steps else 1) / share
         if self.budget.kind == "hours":
             told["eta_s"] = max(0.0, self.budget.amount * 3600 - totals.elapsed_s)
             return told
-        left = self.pace.left(max(0.0, totals.steps / share - totals.steps))
+        left = self.pace.left(max(0.0, kept / share - kept))
         if left is not None:
             told["eta_s"] = left.seconds
             if left.plus_minus_s is not None:

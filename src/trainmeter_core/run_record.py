@@ -11,6 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
 from .flops.counted import Counted
 from .gpu_totals import SteadyGpus
 from .readings import Absent
+from .restarts import Lives, Lost, lost_steps
 from .run_tables import BatchCounts, Loss, Statistics
 from .series import TIME_KINDS
 
@@ -110,10 +111,14 @@ class StepBlock:
 
 @dataclass
 class RankTotals:
-    """Sums of one rank over all its processes. Seconds are of the host's clock; steady is after the first step."""
+    """Sums of one rank over all its processes. Seconds are of the host's clock; steady is after the first step.
+
+    `counts` is False for a rank that works on batches which another one counts.
+    """
 
     world_size: Count = UNKNOWN
     local_rank: Count = UNKNOWN
+    counts: bool = True
     processes: int = 0
     steps: int = 0
     skipped: int = 0
@@ -225,7 +230,9 @@ class RunRecord:
 
     `batches` and `steady_batches` are summed over the ranks seen. `counted` is what single micro-batches executed by
     torch's own count, recompute included. `gpus` is over the whole run, `steady_gpus` over its steady part.
-    `last_seen` is seconds since the epoch of the newest record.
+    `last_seen` is seconds since the epoch of the newest record. A run that was resumed has several `parts`; the last
+    one began at `part_started`, and the earlier ones took `seconds_before`. `lives` are the processes of each rank,
+    `lost` the steps that restarts threw away where a source tells only that. `batch_ranks` work on one batch together.
     """
 
     identity: Identity = field(default_factory=Identity)
@@ -235,6 +242,7 @@ class RunRecord:
     ranks: dict[int, RankTotals] = field(default_factory=dict)
     summed: RankTotals | None = None
     world_size: Count = UNKNOWN
+    batch_ranks: int = 1
     model: dict[str, Any] | Absent = UNKNOWN
     shape_source: Text = UNKNOWN
     batches: BatchCounts = field(default_factory=BatchCounts)
@@ -250,6 +258,11 @@ class RunRecord:
     failures: list[Failure] = field(default_factory=list)
     end: End = field(default_factory=End)
     last_seen: Number = UNKNOWN
+    parts: int = 1
+    part_started: Number = UNKNOWN
+    seconds_before: float = 0.0
+    lives: dict[int, Lives] = field(default_factory=dict)
+    lost: Lost | None = None
     notes: ReadingNotes = field(default_factory=ReadingNotes)
 
     def rank(self, rank: int) -> RankTotals:
@@ -271,8 +284,29 @@ class RunRecord:
 
     @property
     def restarts(self) -> int:
-        """How often a rank's process was started anew; the rank with the most restarts counts."""
-        return max([max(totals.processes - 1, 0) for totals in self.totals()], default=0)
+        """How often a rank's process was started anew, of the rank with the most, or the run's command."""
+        return max([self.parts - 1, *(totals.processes - 1 for totals in self.totals())])
+
+    def seconds_of_part(self) -> float | None:
+        """Seconds of the newest part: told by its end, else up to the last record; None where neither is known."""
+        if not isinstance(self.end.seconds, Absent):
+            return self.end.seconds
+        started, seen = self.identity.started if self.parts == 1 else self.part_started, self.last_seen
+        if isinstance(started, Absent) or isinstance(seen, Absent) or seen < started:
+            return None
+        return seen - started
+
+    def lost_steps(self) -> Lost:
+        """The steps that restarts threw away."""
+        if self.lost is None and not self.lives and any(totals.processes > 1 for totals in self.totals()):
+            return Lost(UNKNOWN)
+        return lost_steps(self.lives.values()) if self.lost is None else self.lost
+
+    def batch_groups(self) -> tuple[Count, int]:
+        """Ranks that count batches, for themselves or also for others: of all ranks, and of those seen."""
+        world_size = self.world_size
+        everyone = world_size if isinstance(world_size, Absent) else max(1, world_size // self.batch_ranks)
+        return everyone, sum(totals.counts for totals in self.ranks.values())
 
     def totals(self) -> Iterable[RankTotals]:
         """The totals to sum over: those of all ranks seen, or the one sum that the source has."""

@@ -17,6 +17,7 @@ if MYPY:
 _OFF = ("0", "off", "false", "no")
 _STARTS_WITHIN_S = 30.0
 _ENDS_WITHIN_S = 30.0
+_FIRST_RANK_WITHIN_S = 20.0
 _WATCH = """import sys
 sys.path[:] = [entry for entry in sys.path if entry]
 from trainmeter_core.outside.beside import main
@@ -27,10 +28,13 @@ main(sys.argv[1:])
 class _Beside:
     """The process that watches this one: it ends when its standard input does."""
 
-    def __init__(self, process: subprocess.Popen[str], before: dict[str, str | None]) -> None:
+    def __init__(self, process: subprocess.Popen[str] | None, before: dict[str, str | None], word: str | None) -> None:
         self.process = process
+        """None on a rank that joined the one that the first rank of the node started."""
         self.before = before
         """The variables that were set, as they were."""
+        self.word = word
+        """The file that told the other ranks of it."""
         self.pid = os.getpid()
 
 
@@ -40,16 +44,21 @@ _beside: _Beside | None = None
 def start(python: str = "", **options: Any) -> str | None:
     """Measure this process from now on; give the run directory, or None where nothing was started.
 
-    Nothing happens under `tm` or after an earlier start (the run directory is given), with ``TM=0``, and on the ranks
-    of a node but its first, which are taken to do what that one does. Whatever fails costs one line on stderr.
-    ``options`` are those of the same names of `tm`; ``python`` is a Python that has trainmeter, this one by default.
+    Nothing happens under `tm` or after an earlier start (the run directory is given), and with ``TM=0``. Of the ranks
+    of a node the first starts the outside process and the others join it; where it does not come within 20 seconds, or
+    the ranks have no launcher in common, these are not measured, and are taken to do what the first one does. Whatever
+    fails costs one line on stderr. ``options`` are those of the same names of `tm`; ``python`` is a Python that has
+    trainmeter, this one by default.
     """
     if os.environ.get("TRAINMETER_SPOOL"):
         return os.environ.get("TRAINMETER_RUN")
-    if os.environ.get("TM", "").lower() in _OFF or os.environ.get("LOCAL_RANK", "0") != "0":
+    if os.environ.get("TM", "").lower() in _OFF:
         return None
     try:
-        told = _start_beside(python or sys.executable, {key: value for key, value in options.items() if value})
+        if os.environ.get("LOCAL_RANK", "0") != "0":
+            told = _join()
+        else:
+            told = _start_beside(python or sys.executable, {key: value for key, value in options.items() if value})
         if "problem" in told:
             _say(str(told["problem"]))
             return None
@@ -69,6 +78,7 @@ def stop() -> None:
     if beside is None or beside.pid != os.getpid():
         return
     try:
+        from . import joining
         from .inside import import_hooks
         from .inside.this_process import end_agent
 
@@ -79,6 +89,9 @@ def stop() -> None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        joining.withdraw(beside.word)
+        if beside.process is None:
+            return
         assert beside.process.stdin is not None
         beside.process.stdin.close()
         beside.process.wait(_ENDS_WITHIN_S)
@@ -97,9 +110,9 @@ def start_with_torch(python: str) -> None:
 
 
 def _start_beside(python: str, options: dict[str, Any]) -> dict[str, Any]:
-    global _beside  # noqa: PLW0603 - as above
-    import atexit
     import subprocess
+
+    from . import joining
 
     own = os.environ.get("PYTHONPATH", "")
     # What the program has on its path may shadow what trainmeter needs: it gets its own directory, and no more.
@@ -114,14 +127,32 @@ def _start_beside(python: str, options: dict[str, Any]) -> dict[str, Any]:
     if "variables" not in told:
         process.kill()
         return told
-    before = {name: os.environ.get(name) for name in told["variables"]}
-    os.environ.update(told["variables"])
-    _beside = _Beside(process, before)
+    _watched_by(process, told, joining.announce(told, process.pid))
     if process.stderr is not None:
         _pass_on(process.stderr)
+    return told
+
+
+def _join() -> dict[str, Any]:
+    """Be measured by the process that the first rank of this node starts."""
+    from . import joining
+
+    told = joining.found(_FIRST_RANK_WITHIN_S)
+    if told is None:
+        return {"problem": "the first rank of this node started nothing that this one can join; it is not measured"}
+    _watched_by(None, told, None)
+    return told
+
+
+def _watched_by(process: subprocess.Popen[str] | None, told: dict[str, Any], word: str | None) -> None:
+    global _beside  # noqa: PLW0603 - one per process is the point
+    import atexit
+
+    before = {name: os.environ.get(name) for name in told["variables"]}
+    os.environ.update(told["variables"])
+    _beside = _Beside(process, before, word)
     # Before the agent's own, which is registered later and so runs earlier.
     atexit.register(stop)
-    return told
 
 
 def _first_line(process: subprocess.Popen[str]) -> dict[str, Any]:

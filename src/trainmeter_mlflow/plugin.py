@@ -44,6 +44,13 @@ def options() -> list[Option]:
 
 
 @hookimpl
+def same_run(base: Mapping[str, str]) -> tuple[str, bool] | None:
+    """The run of MLFLOW_RUN_ID: MLflow's own calls go on with it."""
+    run_id = base.get("MLFLOW_RUN_ID")
+    return (TRACKER + ":" + run_id, True) if run_id else None
+
+
+@hookimpl
 def finish(agent: AgentFace) -> None:
     """Send the end of a run that was never ended, and leave what cannot be sent in the run directory."""
     publisher = _publishers.pop(id(agent), None)

@@ -158,7 +158,7 @@ class Publisher:
             run.began = True
             self.agent.publishes_to(TRACKER, tracking_uri=public_uri(uri_of(run.store)), run_id=run.run_id)
         if self._sender is None:
-            self._sender = Sender(self.agent, os.environ.get("TRAINMETER_RUN", ""))
+            self._sender = Sender(self.agent)
         row = row._replace(values=continued(row.values, before={}, since=run.since) if row.values else {})
         now = time.monotonic()
         if now >= self._next_node or row.final:

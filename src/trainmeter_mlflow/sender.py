@@ -52,9 +52,8 @@ class Sender:
 
     NAME = "trainmeter-mlflow"
 
-    def __init__(self, agent: AgentFace, run_directory: str) -> None:
+    def __init__(self, agent: AgentFace) -> None:
         self._agent = agent
-        self._directory = run_directory
         self._waiting: deque[Row] = deque()
         self._sending: list[Row] = []
         self._changed = threading.Condition()
@@ -173,9 +172,10 @@ class Sender:
         parcels = [self._parcel(row) for row in rows]
         # Their rows have arrived: an empty one stands for the panels.
         parcels += [spool.Parcel(_address(page.store), page.run_id, 0, 0, {}, True) for page in undrawn]
-        if parcels and self._directory:
+        directory = self._agent.run_directory() if parcels else ""
+        if directory:
             with self._agent.guard("mlflow.spool"):
-                spool.append(self._directory, parcels)
+                spool.append(directory, parcels)
 
     def _parcel(self, row: Row) -> spool.Parcel:
         store, run_id = row.target

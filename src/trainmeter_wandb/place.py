@@ -7,6 +7,7 @@ import shlex
 from typing import Any, Mapping
 
 TRACKER = "wandb"
+_RESUMES = ("allow", "must", "auto", "true")
 
 
 def place_of(run: Any) -> dict[str, str]:
@@ -25,6 +26,15 @@ def line(place: Mapping[str, str]) -> str | None:
         return place["url"]
     directory = place.get("directory")
     return "wandb leet " + shlex.quote(directory) if directory else None
+
+
+def named_by(environ: Mapping[str, str]) -> tuple[str, bool] | None:
+    """Name the run that an environment asks for, and say whether it is to be resumed; None where it names none."""
+    run_id = environ.get("WANDB_RUN_ID")
+    if not run_id:
+        return None
+    place = "/".join((environ.get("WANDB_ENTITY", ""), environ.get("WANDB_PROJECT", ""), run_id)).strip("/")
+    return TRACKER + ":" + place, environ.get("WANDB_RESUME", "").lower() in _RESUMES
 
 
 def is_offline(settings: Any) -> bool:

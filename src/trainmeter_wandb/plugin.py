@@ -49,6 +49,14 @@ def environment(metrics_url: str, base: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @hookimpl
+def same_run(base: Mapping[str, str]) -> tuple[str, bool] | None:
+    """The run of WANDB_RUN_ID, resumed where WANDB_RESUME says so."""
+    from .place import named_by
+
+    return named_by(base)
+
+
+@hookimpl
 def where(tracker: str, place: Mapping[str, str]) -> str | None:
     """Give the run's URL, or the command that opens an offline run."""
     from .place import TRACKER, line

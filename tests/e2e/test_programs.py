@@ -35,6 +35,7 @@ class Expected:
     """A package that is not there everywhere."""
     launcher: tuple[str, ...] = ()
     restarts: int = 0
+    lost: int = 0
     program: str = ""
     """The file, where the case is named otherwise."""
 
@@ -82,8 +83,12 @@ PARALLEL = {
     "tensor_parallel-2d": Expected(
         8, 64, 64 * 16, 16, arguments=("mesh",), launcher=(*TORCHRUN, "--nproc_per_node=4"), program="tensor_parallel"
     ),
+    "pipeline": Expected(8, 64, 64 * 16, 32, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "pipeline-2d": Expected(8, 128, 128 * 16, 64, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="pipeline"),
+    "context": Expected(8, 32, 32 * 16, 8, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "context-2d": Expected(8, 64, 64 * 16, 16, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="context"),
     "elastic": Expected(
-        12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1,
+        12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1, lost=2,
         launcher=(*TORCHRUN, "--nproc_per_node=2", "--max-restarts=1"),
     ),
 }  # fmt: skip
@@ -172,14 +177,30 @@ def test_several_ranks_add_up_to_the_whole_run(pair, name, expected):
     assert run.value("data.tokens") == expected.tokens
     assert run.value("data.micro_batches") == expected.micro_batches
     assert run.value("time.restarts") == expected.restarts
+    assert run.passport["time"]["lost_steps"] == {"value": expected.lost, "unit": "steps", "source": "counted"}
     assert run.value("observation.failures") == []
     assert problems(run.passport) == []
     shares = {kind: share["value"] for kind, share in run.value("time.shares").items() if share}
     assert sum(shares.values()) == pytest.approx(100, abs=0.1)
     for kind in expected.kinds:
         assert shares[kind] > 0, (kind, shares)
-    copies = [noted for noted in run.passport["verdicts"] if noted["code"] == "same-batches"]
-    assert len(copies) == name.startswith("tensor_parallel")
+    codes = [noted["code"] for noted in run.passport["verdicts"]]
+    assert codes.count("same-batches") == name.startswith(("tensor_parallel", "pipeline"))
+    assert codes.count("shared-sequences") == name.startswith("context")
+    assert "assumed-batches" not in codes
+
+
+def test_a_part_of_a_model_is_not_taken_for_the_whole(launch):
+    """The process that has the tokens has the first half of the layers."""
+    run = launch.pair("pipeline", launcher=PARALLEL["pipeline"].launcher).tm
+    assert run.value("compute.flops.torchtitan") is None
+    assert run.value("efficiency.tokens_per_s") > 0
+    assert "one of 2 pipeline stages" in run.stderr
+
+
+def test_ranks_that_share_a_sequence_have_it_whole_in_the_count(launch):
+    run = launch.pair("context", launcher=PARALLEL["context"].launcher).tm
+    assert run.passport["data"]["batches"]["rows"] == [[4, 16, 0, 8]]
 
 
 @pytest.mark.parametrize("name", list(WITHOUT))

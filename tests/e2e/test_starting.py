@@ -26,6 +26,20 @@ def train(steps=7):
 """
 
 
+RANKS = """
+import torch, torch.distributed as dist, trainmeter_core
+torch.set_num_threads(1)
+print(trainmeter_core.start())
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(16, 8), torch.nn.Linear(8, 16)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    model(torch.arange(32).view(2, 16) % 16).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
 def variables(home: Path, **more: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINMETER", "TM"))}
     return {**env, "TRAINMETER_HOME": str(home), **more}
@@ -94,8 +108,27 @@ class TestStart:
         assert said in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
-    @pytest.mark.parametrize("asked", [{"TM": "0"}, {"LOCAL_RANK": "1"}])
-    def test_switched_off_and_on_other_ranks_nothing_is_started(self, tmp_path, asked):
+    def test_all_ranks_of_a_node_are_measured_in_one_run(self, tmp_path):
+        (tmp_path / "ranks.py").write_text(RANKS)
+        launcher = ("-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+        done = run(tmp_path, *launcher, "--nproc_per_node=3", "ranks.py", TMPDIR=str(tmp_path), OMP_NUM_THREADS="1")
+        assert done.returncode == 0, done.stderr
+        [passport] = passports(tmp_path)
+        assert counts(passport) == (5, 3 * 5 * 32)
+        assert passport["data"]["tokens"]["source"] == "counted"
+        assert passport["hardware"]["ranks_seen"]["value"] == 3
+        assert passport["time"]["restarts"]["value"] == 0
+        assert len(set(done.stdout.split())) == 1
+        assert not list(tmp_path.glob("trainmeter-*/job-*"))
+
+    def test_a_rank_that_finds_no_first_one_says_so_and_trains(self, tmp_path):
+        (tmp_path / "train.py").write_text(TRAIN + "import trainmeter_core\nprint(trainmeter_core.start())\ntrain()\n")
+        done = run(tmp_path, "train.py", LOCAL_RANK="1")
+        assert (done.returncode, done.stdout) == (0, "None\n")
+        assert "the first rank of this node started nothing that this one can join" in done.stderr
+
+    @pytest.mark.parametrize("asked", [{"TM": "0"}, {"TM": "off", "LOCAL_RANK": "1"}])
+    def test_switched_off_nothing_is_started(self, tmp_path, asked):
         (tmp_path / "train.py").write_text(TRAIN + "import trainmeter_core\nprint(trainmeter_core.start())\ntrain()\n")
         done = run(tmp_path, "train.py", **asked)
         assert (done.returncode, done.stdout, done.stderr) == (0, "None\n", "")

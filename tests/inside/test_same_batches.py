@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
-from trainmeter_core.inside.same_batches import same_batches
+from trainmeter_core.inside.same_batches import same_batches, whole_sequences
 
 
 def parameter(names, shape, coordinate, sharded):
@@ -64,7 +64,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from trainmeter_core.inside.same_batches import same_batches
+from trainmeter_core.inside.same_batches import same_batches, whole_sequences
 def made():
     return nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 8), nn.LayerNorm(8))
 plan = {"0": ColwiseParallel(), "1": RowwiseParallel()}
@@ -85,3 +85,54 @@ def test_of_torch_itself():
     run = subprocess.run([sys.executable, "-W", "ignore", "-c", REAL], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == ["1 0", "1 0", "8 5", "4 1"]
+
+
+TOLD = """
+import torch, torch.distributed as dist
+from types import SimpleNamespace
+from trainmeter_core.inside import parallel, same_batches
+from trainmeter_core.inside.taps import parallel as tap
+import torch.distributed.device_mesh as module
+undo = tap.install(module, SimpleNamespace())
+from torch.distributed.device_mesh import init_device_mesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank={rank}, world_size=16)
+mesh = init_device_mesh("cpu", {shape}, mesh_dim_names={names})
+undo()
+assert module.init_device_mesh is init_device_mesh.__wrapped__
+model = torch.nn.Linear(2, 2)
+said = []
+agent = SimpleNamespace(ended=SimpleNamespace(), model=SimpleNamespace(roots=[lambda: model]), identity=SimpleNamespace(rank={rank}, world_size=16),
+                        event=lambda kind, fields: said.append((kind, fields.get("code", fields))))
+same_batches.share_batches(agent, torch.optim.SGD(model.parameters(), lr=0.1))
+told = agent.ended
+print(told.batch_ranks, told.batches_of_another, told.sequence_parts, *[what for kind, what in said if kind == "verdict"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "rank", "expected"),
+    [
+        (("dp_replicate", "dp_shard"), (4, 4), 5, "1 False 1"),
+        (("dp", "tp"), (8, 2), 0, "2 False 1 same-batches"),
+        (("dp", "tp"), (8, 2), 1, "2 True 1"),
+        (("pp", "dp"), (2, 8), 7, "2 False 1 same-batches"),
+        (("pp", "dp"), (2, 8), 8, "2 True 1"),
+        (("dp_replicate", "dp_shard", "cp"), (2, 4, 2), 2, "2 False 2 shared-sequences"),
+        (("dp_shard", "cp"), (8, 2), 3, "2 True 2"),
+        (("pp", "dp", "cp", "tp"), (2, 2, 2, 2), 4, "8 False 2 same-batches shared-sequences"),
+        (("pp", "dp", "cp", "tp"), (2, 2, 2, 2), 12, "8 True 2"),
+        (None, (16,), 0, "1 False 1 assumed-batches"),
+        (None, (16,), 3, "1 False 1"),
+    ],
+)  # fmt: skip
+def test_the_meshes_that_the_program_makes_tell_who_counts(names, shape, rank, expected):
+    program = TOLD.format(names=names, shape=shape, rank=rank)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+def test_parts_of_sequences_count_as_the_whole():
+    batches = {(4, 8, 0): 3, (2, 16, 4): 1}
+    whole_sequences(batches, 2)
+    assert batches == {(4, 16, 0): 3, (2, 32, 8): 1}

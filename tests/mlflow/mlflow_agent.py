@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from trainmeter_core.inside.own_record import passport_so_far
 
@@ -85,6 +86,9 @@ class Agent:
 
     def counts(self):
         return {"trainmeter/step": float(self.steps), "trainmeter/tokens": float(self.steps * 524289)}
+
+    def run_directory(self) -> str:
+        return os.environ.get("TRAINMETER_RUN", "")
 
     def publishes_to(self, tracker: str, **where: str) -> None:
         self.places.append((tracker, where))

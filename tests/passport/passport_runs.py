@@ -7,6 +7,7 @@ from typing import NamedTuple
 from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.formulas import Formulas
 from trainmeter_core.readings import Absent
+from trainmeter_core.restarts import Lives
 from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord, StepBlock, observe
 from trainmeter_core.run_tables import Loss, Statistics
 
@@ -142,6 +143,24 @@ def empty() -> RunRecord:
     return RunRecord()
 
 
+def split() -> RunRecord:
+    """A node with four of eight ranks: two pipelines of two stages; it was restarted, and lost the steps since a save."""
+    record = RunRecord()
+    record.model = {"class": "Toy"}
+    record.world_size, record.batch_ranks = 8, 2
+    for rank in range(4):
+        record.rank(rank).counts = rank % 2 == 0
+        life, _ = record.lives.setdefault(rank, Lives()).of("1.1")
+        life.steps, life.saves = 6, [["", 4]]
+        record.lives[rank].of("1.2")[0].steps = 5
+        record.rank(rank).processes = 2
+        given = {} if rank % 2 == 0 else {"tokens": 0, "samples": 0, "micro_batches": 0, "batches": []}
+        record.add_steps(rank, block(1, startup=True, step_time_s=None, **given))
+        record.add_steps(rank, block(10, **given))
+    record.end.code, record.end.seconds = 0, 20.0
+    return record
+
+
 def summed() -> RunRecord:
     """A tracker's run of which only sums over all ranks are known, and not how many these were."""
     record = RunRecord()
@@ -152,4 +171,11 @@ def summed() -> RunRecord:
     return record
 
 
-RECORDS = {"rich": rich, "cpu": cpu_run, "unseen batches": unseen_batches, "summed": summed, "empty": empty}
+RECORDS = {
+    "rich": rich,
+    "cpu": cpu_run,
+    "unseen batches": unseen_batches,
+    "summed": summed,
+    "empty": empty,
+    "split": split,
+}

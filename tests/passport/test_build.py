@@ -6,7 +6,18 @@ import json
 import math
 
 import pytest
-from passport_runs import PARAMETERS, PEAK_TFLOPS, RECORDS, block, cpu_run, empty, rich, toy_formulas, unseen_batches
+from passport_runs import (
+    PARAMETERS,
+    PEAK_TFLOPS,
+    RECORDS,
+    block,
+    cpu_run,
+    empty,
+    rich,
+    split,
+    toy_formulas,
+    unseen_batches,
+)
 
 from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.build import build, digest
@@ -145,6 +156,28 @@ def test_ranks_that_were_not_seen_are_assumed_equal_and_said_to_be():
     assert passport["hardware"]["ranks_seen"]["value"] == 1
     whole = build(rich(), toy_formulas)["compute"]["flops"]["hf"]["value"] // 101
     assert passport["compute"]["flops"]["hf"]["value"] == 11 * whole
+
+
+def test_ranks_that_work_on_one_batch_count_it_once_also_on_nodes_that_were_not_seen():
+    """Two of the four groups were seen: twice their tokens, not world size over ranks seen."""
+    passport = build(split(), toy_formulas)
+    assert passport["data"]["tokens"] == {"value": 4 * 11 * 512, "unit": "tokens", "source": "assumed"}
+    whole = build(rich(), toy_formulas)["compute"]["flops"]["hf"]["value"] // 2 // 101
+    assert passport["compute"]["flops"]["hf"]["value"] == 4 * 11 * whole
+
+
+def test_a_node_whose_ranks_count_nothing_knows_no_tokens():
+    record = split()
+    for totals in record.ranks.values():
+        totals.counts = False
+    passport = build(record, toy_formulas)
+    assert passport["data"]["tokens"] is None
+    assert "ranks of other nodes count" in reason(passport, "data.tokens")
+    assert passport["data"]["steps"]["value"] == 11
+
+
+def test_steps_lost_since_the_last_save_that_was_seen_are_assumed():
+    assert build(split(), toy_formulas)["time"]["lost_steps"] == {"value": 2, "unit": "steps", "source": "assumed"}
 
 
 def test_batches_that_were_not_seen_leave_tokens_and_flops_unknown():

@@ -270,10 +270,12 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     samples = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
+        "parallel": {"rank": 0, "batch_ranks": 2, "counts": True},
         "counted": {"rank": 0, "counts": [[2, 8, 0, 10**15]], "gaps": [], "seconds": 1.0},
         "budget": {"rank": 0, "budget_steps": 10, "budget_source": "a framework"},
         "steps": {key: value for key, value in steps(1).items() if key != "type"},
         "span": {"rank": 0, "kind": "eval", "start": 1.0, "seconds": 1.0},
+        "saved": {"rank": 0, "pid": 1, "step": 1, "mark": "12:345"},
         "losses": {"rank": 0, "tags": {}},
         "tracker": {"rank": 0, "tracker": "t", "where": {}},
         "blocked": {"rank": 0, "pid": 1, "call": "wandb.init", "seconds": 30.0},
@@ -284,6 +286,7 @@ def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
         "failure": {"site": "s", "count": 1, "first": "e"},
         "dropped": {"rank": 0, "records": 1},
         "recovered": {"steps": 3},
+        "resumed": {"started": 1.0, "command": ["python", "train.py"], "how": "asked"},
         "exit": {"code": 0, "signal": None, "seconds": 1.0},
     }
     assert set(samples) == set(RECORDS)

@@ -65,6 +65,9 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--budget-hours"], metavar="X", callback=_real, help="the same in hours"),
     click.Option(["--count"], is_flag=True, help="count what one step executes, for HFU; a few seconds once"),
     click.Option(["--run-name"], metavar="NAME", help="name of the run directory"),
+    click.Option(
+        ["--resume"], metavar="RUN", help="go on with this run directory; latest: this script's newest, if any"
+    ),
     click.Option(["--no-tap", "no_taps"], multiple=True, metavar="NAME", help="do not observe NAME (repeatable)"),
     click.Option(["--no-plugin", "no_plugins"], multiple=True, metavar="NAME", help="leave a tracker alone"),
     click.Option(["--python"], metavar="PATH", help="the Python that runs the script"),
@@ -118,4 +121,7 @@ def run(line: CommandLine, given: dict[str, Any], variables: tuple[tuple[str, st
         return end.code
     from trainmeter_core.outside import session
 
-    return session.run(RunOptions(target=target, kind=kind, variables=variables, **given), argv)
+    try:
+        return session.run(RunOptions(target=target, kind=kind, variables=variables, **given), argv)
+    except session.NoSuchRunError as error:
+        raise click.UsageError(f"--resume: {error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from .ended_steps import EndedSteps
 from .guard import failures, site
 from .identity import identity_of_process
 from .ring import Ring
+from .same_batches import share_batches
 from .side_file import SideFile
 from .step_counter import NEW_STEP, StepCounter
 from .step_under_way import StepUnderWay
@@ -247,7 +247,7 @@ class Agent:
         """Write the step's record, start the sums of the next one, and leave the rest of the loop to `other` time."""
         step, model = self.step, self.model
         if self.ended.startup is None:
-            self._first_step(optimizer)
+            self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
             flags |= FLAG_STARTUP
             now = monotonic()
         elif model is not None and model.armed:
@@ -259,7 +259,8 @@ class Agent:
         # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
         step.pending.clear()
         step.backward_s = 0.0
-        if len(batches) == 1 and not flags & FLAG_SKIPPED and not self.parts and not (model and model.armed):
+        usual = len(batches) == 1 and self.ended.sequence_parts == 1 and not flags & FLAG_SKIPPED
+        if usual and not self.parts and not (model and model.armed):
             [(step.shape, step.usual_calls)] = batches.items()
             step.leader = id(optimizer)
             step.written_at = now
@@ -275,7 +276,7 @@ class Agent:
         if self.each_row and self.publishing is not None:
             self.publishing.step_ended(now)
 
-    def _first_step(self, optimizer: Any) -> None:
+    def _first_step(self, optimizer: Any, *, skipped: bool) -> None:
         """Announce this process as a trainer: its ring, its identity, its model."""
         self.identity = identity_of_process(self.identity)
         if self.side is not None and not self.side.path.endswith(self._file_name() + ".jsonl"):
@@ -287,23 +288,13 @@ class Agent:
             # No space, no directory, no permission: the run goes on unmeasured, and tm says why.
             self.ring_refused = True
             self.event("failure", {"site": "ring", "count": 1, "first": str(error)})
-        torch = sys.modules.get("torch")
-        self.event(
-            "process",
-            {
-                "local_rank": self.identity.local_rank,
-                "world_size": self.identity.world_size,
-                "python": sys.version.split()[0],
-                "torch": str(getattr(torch, "__version__", "")),
-                "started": self.identity.wall_clock - (self.identity.monotonic - self.identity.process_start),
-            },
-        )
+        from .announced import process_record
+
+        self.event("process", process_record(self.identity, optimizer, skipped=skipped))
         if self.model is not None:
             self.model.settle(self, optimizer)
         if self.identity.world_size > 1:
             with site("device mesh"):
-                from .same_batches import share_batches
-
                 share_batches(self, optimizer)
 
     # --- the end ------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 from .describe_config import attribute, config_of
+from .parallel import stages
 
 if TYPE_CHECKING:
     from .first_look import FirstLook
@@ -58,6 +59,7 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
         "skipped": walk.skipped,
         "recompute": _recompute(model),
+        **({"stages": stages()} if stages() > 1 else {}),
         **seen,
     }
 

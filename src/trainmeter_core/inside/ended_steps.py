@@ -15,6 +15,7 @@ from ..ring_format import (
     UNWRITTEN,
 )
 from .guard import site
+from .same_batches import whole_sequences
 from .step_sums import Batches, Sums
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class EndedSteps:
         self.ring: Ring | None = None
         self.batches_of_another = False
         """Whether another rank is given the same batches and counts them."""
+        self.batch_ranks = self.sequence_parts = 1
+        """Ranks that work on one batch together, and those of them among which each of its sequences is split."""
         self._steps = 0
         self.skipped = 0
         self.unseen = 0
@@ -112,6 +115,8 @@ class EndedSteps:
         self.catch_up(wait_s=1.0)
         if self.batches_of_another:
             batches.clear()
+        elif self.sequence_parts > 1:
+            whole_sequences(batches, self.sequence_parts)
         before, began = self.seconds, self.last_end
         flags = self._add(now, seconds, self._step.backward_s, flags, batches)
         skipped = int(flags & FLAG_SKIPPED > 0)

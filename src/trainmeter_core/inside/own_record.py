@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from time import time
+from typing import TYPE_CHECKING
 
 from ..passport.build import build
 from ..readings import Absent
@@ -15,6 +16,9 @@ _HEAD_BYTES = 1 << 18
 
 # A program that starts so much later than tm is not the first that a launcher runs.
 _LATE_S = 10.0
+
+if TYPE_CHECKING:
+    from .agent import Agent
 
 MYPY = False
 if MYPY:
@@ -48,6 +52,16 @@ def passport_so_far(run_directory: str, events: list[dict[str, Any]], started: f
             record.notes.junk_lines += 1
     application.close()
     return build(record)
+
+
+def run_directory(agent: Agent) -> str:
+    """Where `tm` keeps this process's run: the command's first, unless another training of the command came before."""
+    try:
+        with open(os.path.join(agent.spool, f"run-{agent.pid}"), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        # The usual case.
+        return os.environ.get("TRAINMETER_RUN", "")
 
 
 def _hardware(directory: str) -> list[dict[str, Any]]:

@@ -36,17 +36,18 @@ class Peers:
         world = max(1, agent.identity.world_size)
         mine = agent.ended.tokens or agent.ended.samples
         if world == 1 or not mine or not agent.ended.steps:
-            return (world, 1)
+            return (world // agent.ended.batch_ranks or 1, 1)
         self._look(agent)
         seen, ranks = Fraction(mine), 1
+        groups = Fraction(world, agent.ended.batch_ranks)
         for rank, _, ring in self._newest().values():
             if rank == agent.identity.rank:
                 continue
             steps, tokens, samples = _totals(ring)
-            if steps:
+            if steps and (agent.ended.batch_ranks == 1 or tokens or samples):
                 seen += Fraction((tokens if agent.ended.tokens else samples) * agent.ended.steps, steps)
                 ranks += 1
-        scale = seen * world / (ranks * mine)
+        scale = seen * groups / (ranks * mine)
         return (scale.numerator, scale.denominator)
 
     def _newest(self) -> dict[int, tuple[int, float, Any]]:

@@ -297,8 +297,9 @@ class Publishing:
         age = monotonic() - agent.identity.process_start
         ended, own = agent.ended, self._own_batches()
         totals = Totals(
-            ended.steps, ended.skipped, ended.tokens, ended.samples, own, age, self._earlier_flops, ended.unseen
-        )
+            ended.steps, ended.skipped, ended.tokens, ended.samples, own, age, self._earlier_flops,
+            ended.steps if ended.batches_of_another else ended.unseen,
+        )  # fmt: skip
         return meter.row(window, totals, self._peers.scale(agent))
 
     def _own_batches(self) -> dict[Shape, int]:
@@ -330,7 +331,13 @@ class Publishing:
         from .own_record import passport_so_far
 
         started = None if part is None else part.started
-        return passport_so_far(os.environ.get("TRAINMETER_RUN", ""), [*self._agent.told.values(), *told], started)
+        return passport_so_far(self.run_directory(), [*self._agent.told.values(), *told], started)
+
+    def run_directory(self) -> str:
+        """Where `tm` keeps the run of this process."""
+        from .own_record import run_directory
+
+        return run_directory(self._agent)
 
     @property
     def losses(self) -> dict[str, list[Any]]:

@@ -1,36 +1,71 @@
-"""Which ranks are given the same batches: read from the device meshes of sharded parameters; nothing is communicated.
+"""Which ranks are given the same batches: read from sharded parameters, device meshes and pipeline stages.
 
-Tensor-parallel ranks hold parts of each layer and work on one batch together, so that only the first of them counts
-it. Ranks that shard for data parallelism (FSDP, HSDP, experts) or split the sequence (context) have batches of their
-own. A run without a mesh has none to read: all its ranks are taken to have batches of their own.
+Nothing is communicated. Tensor-parallel ranks hold parts of each layer and work on one batch together, so that only the
+first of them counts it. Of a pipeline only the first stage is given tokens; the others see what it makes of them. Ranks
+that share a sequence (context parallelism) have parts of equal length of it, so that the first of them counts it as a
+whole. Ranks that shard for data parallelism (FSDP, HSDP, experts) have batches of their own. A run that tells of none
+of these is taken to have batches of its own on every rank, and says so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .parallel import DATA, SEQUENCE, TENSOR, Dimension, dimension, named, pipeline
+
 if TYPE_CHECKING:
     from .agent import Agent
+    from .batch_shape import Shape
 
 MYPY = False
 if MYPY:
     from typing import Any, Iterable
 
-_TENSOR = ("tp", "tensor", "model", "mp")
-_OWN_BATCHES = ("dp", "data", "fsdp", "hsdp", "ddp", "shard", "replicate", "ep", "expert", "cp", "context", "sp", "seq")
-"""How the usual names of mesh dimensions begin."""
+_DATA_PARALLEL = ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DeepSpeedEngine")
 
 
 def share_batches(agent: Agent, optimizer: Any) -> None:
-    """Leave the batches that several ranks are given to the first of these."""
+    """Leave the batches that several ranks are given to the first of these, and say so."""
     roots = agent.model.roots if agent.model is not None else ()
     model = roots[0]() if roots else None
     parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
     ranks, place = same_batches(parameters, model)
-    agent.ended.batches_of_another = place > 0
-    if ranks > 1 and not place:
+    tensor = max(Dimension(ranks, place), dimension(TENSOR), key=lambda each: each.ranks)
+    stages, parts = pipeline(), dimension(SEQUENCE)
+    agent.ended.batch_ranks = tensor.ranks * stages.ranks * parts.ranks
+    agent.ended.batches_of_another = tensor.place > 0 or stages.place > 0 or parts.place > 0
+    agent.ended.sequence_parts = parts.ranks
+    if agent.ended.batch_ranks > 1:
+        agent.event("parallel", {"batch_ranks": agent.ended.batch_ranks, "counts": not agent.ended.batches_of_another})
+    if agent.ended.batches_of_another:
+        return
+    if tensor.ranks * stages.ranks > 1:
+        ranks = tensor.ranks * stages.ranks
         said = f"by the device mesh, {ranks} ranks at a time are given the same batches, which are counted once"
-        agent.event("verdict", {"code": "same-batches", "level": "info", "sentence": said})
+        _say(agent, "same-batches", said)
+    if parts.ranks > 1:
+        said = f"by the device mesh, {parts.ranks} ranks at a time share each sequence, which is counted as a whole"
+        _say(agent, "shared-sequences", said)
+    if agent.identity.rank == 0 and agent.ended.batch_ranks == 1 and not named() and not _is_data_parallel(model):
+        world = agent.identity.world_size
+        said = f"neither a device mesh nor DDP was seen: each of the {world} ranks is taken to have batches of its own"
+        _say(agent, "assumed-batches", said)
+
+
+def _say(agent: Agent, code: str, sentence: str) -> None:
+    agent.event("verdict", {"code": code, "level": "info", "sentence": sentence})
+
+
+def whole_sequences(batches: dict[Shape, int], parts: int) -> None:
+    """Count the parts of sequences as the whole ones that they are of."""
+    whole = {(count, length * parts, target * parts): calls for (count, length, target), calls in batches.items()}
+    batches.clear()
+    batches.update(whole)
+
+
+def _is_data_parallel(model: Any) -> bool:
+    modules = model.modules() if hasattr(model, "modules") else ()
+    return any(kind.__name__ in _DATA_PARALLEL for module in modules for kind in type(module).__mro__)
 
 
 def same_batches(parameters: Iterable[Any], model: Any = None) -> tuple[int, int]:
@@ -54,8 +89,8 @@ def same_batches(parameters: Iterable[Any], model: Any = None) -> tuple[int, int
         for name, size, here, placement in zip(names, mesh.shape, coordinate, placements):
             if not placement.is_shard():
                 continue
-            if not name.startswith(_TENSOR):
-                if name.startswith(_OWN_BATCHES):
+            if not name.startswith(TENSOR):
+                if name.startswith(DATA):
                     continue
                 if sharded is None:
                     sharded = _is_fully_sharded(model)

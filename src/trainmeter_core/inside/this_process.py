@@ -7,6 +7,9 @@ import os
 from .agent import Agent
 from .guard import site
 
+PROGRAM = os.getpid()
+"""The process that imported torch; its forked children have another number, and are the same program."""
+
 _agent: Agent | None = None
 _registered = False
 

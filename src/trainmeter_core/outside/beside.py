@@ -6,14 +6,18 @@ import json
 import os
 import sys
 import threading
+import time
 from dataclasses import fields
 from typing import Any
 
+from .all_runs import alive
 from .launch import Exit
 from .options import RunOptions
 from .process_tree import ProcessTree
 from .session import TICK_S, Session
 
+_OTHERS_END_WITHIN_S = 5.0
+_LOOKS_EVERY_S = 0.05
 _ALLOWED = frozenset(each.name for each in fields(RunOptions)) - {
     "target",
     "kind",
@@ -27,10 +31,9 @@ _ALLOWED = frozenset(each.name for each in fields(RunOptions)) - {
 class Beside(Session):
     """A session whose program is there already; how that ends cannot be seen."""
 
-    def _record_end(self, _end: Exit, seconds: float) -> None:
-        for site, count, first in self.failures:
-            self.writer.append("failure", site=site, count=count, first=first)
-        self.writer.append("exit", code=None, signal=None, seconds=seconds)
+    def ended(self, _end: Exit) -> dict[str, Any]:
+        """Neither an exit code nor a signal is to be seen."""
+        return {"code": None, "signal": None}
 
 
 def options_from(text: str, target: str) -> RunOptions:
@@ -79,7 +82,17 @@ def main(words: list[str]) -> None:
             session.tick()
         except Exception as error:  # noqa: BLE001 - as in a launched session: counted, and told at the end
             session.own_failure(error)
+    _let_others_end(session, int(words[0]))
     session.close(Exit(0))
+
+
+def _let_others_end(session: Beside, first: int) -> None:
+    """Other ranks of the node may end a moment after the one that started this: what they write last is of the run."""
+    until = time.monotonic() + _OTHERS_END_WITHIN_S
+    rings = session.drain.rings.values() if session.drain is not None else ()
+    others = {ring.identity.pid for ring in rings} - {first}
+    while time.monotonic() < until and any(alive(pid) for pid in others):
+        time.sleep(_LOOKS_EVERY_S)
 
 
 def _wait_for_the_end(ended: threading.Event) -> None:

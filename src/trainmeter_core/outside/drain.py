@@ -223,6 +223,8 @@ class Drain:
         self._sides: dict[str, int] = {}
         self._refused: set[str] = set()
         self._until: dict[tuple[int, int], float] = {}
+        self.is_known: Callable[[RingReader], bool] = lambda _reader: True
+        """Whether a ring is to be read by now: not before it is known to which run it belongs."""
         self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
         """Called with each window of steps, its fields and its end in seconds since the epoch."""
 
@@ -239,7 +241,8 @@ class Drain:
             elif name.endswith(".ring") and name not in self.rings and name not in self._refused:
                 self._open_ring(name)
         for reader in self.rings.values():
-            self._poll_ring(reader)
+            if self.is_known(reader):
+                self._poll_ring(reader)
 
     def finish(self) -> None:
         """Carry over the rest: no process writes any more. One that was killed has steps without a record."""

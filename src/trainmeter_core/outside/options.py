@@ -23,6 +23,8 @@ class RunOptions:
     count: bool = False
     """Run one training pass on tensors without data, inside the trainer, to count what it executes."""
     run_name: str | None = None
+    resume: str | None = None
+    """The run to go on with: a reference, or "latest"."""
     no_taps: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()

@@ -15,7 +15,7 @@ from trainmeter_core.runlog.format import LOG_FILE, PASSPORT_FILE, RUN_FILE
 from trainmeter_core.runlog.locate import all_runs
 from trainmeter_core.runlog.write import RunWriter, has_writer
 
-from .spool import noted_positions, spool_left_by
+from .spool import noted_positions, of_other_runs, spool_left_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +92,9 @@ def _carry_over(spool: str, directory: Path, writer: RunWriter) -> int:
     drain.resume(noted_positions(spool), _last_times(directory))
     drain.finish()
     drain.close()
+    # A command of several trainings: the others' logs have all but the last second.
+    others = of_other_runs(spool)
+    records = [record for record in records if record.get("pid") not in others]
     writer.append_many(records)
     return sum(record["n"] for record in records if record.get("type") == "steps")
 

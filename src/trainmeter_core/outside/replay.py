@@ -119,9 +119,13 @@ class _Replay:
         """Apply one record; True for a block of steps."""
         kind = record.get("type")
         if kind == "steps":
-            self.live.steps(record["rank"], self.live.world_size, record)
+            self.live.steps(record["rank"], self.live.world_size, record, record["pid"])
             self.last = float(record["t"])
             return True
+        if kind in ("process", "saved", "parallel", "resumed"):
+            self.live.note(record)
+        if kind == "resumed" and (given := parse_budget(record)) is not None:
+            self.live.budget(given, by_user=True)
         if kind == "process":
             self.live.world_size = max(self.live.world_size, record["world_size"])
         elif kind == "model":

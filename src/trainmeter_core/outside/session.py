@@ -1,4 +1,4 @@
-"""One run under tm: lays out its files, launches the command, watches it, and writes what it came to."""
+"""One command under tm: lays out its files, launches the command, watches it, and writes what it came to."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ import platform
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.meter import Budget, parse_budget
 from trainmeter_core.plugins import find_plugins, managers
 from trainmeter_core.readings import Absent
-from trainmeter_core.runlog.format import PASSPORT_MARKDOWN_FILE
 from trainmeter_core.runlog.write import RunWriter
 
+from .all_runs import AllRuns
 from .drain import Drain, RingReader
 from .environment import adapters_environment, agent_environment
 from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
-from .live import LiveRun
-from .local_files import LocalFiles
 from .metrics import MetricsServer
 from .newest import Newest
+from .one_run import OneRun
 from .pending import deliver_in_background, pending_files
 from .program import program_of
 from .progress import NOT_SILENT, ProgressLine
 from .recover import recover_in_background
+from .resuming import asked_for, go_on, jobs_of, run_of_job
 from .spool import Spool
-from .straggler import RankTimes
-from .summary import blocking_calls, failure_line, nothing_seen, summary_line
+from .summary import failure_line, nothing_seen
 from .voice import Voice
 from .web import Web
 
 if TYPE_CHECKING:
-    from trainmeter_core.runlog.read import RunReader
-
     from .options import RunOptions
+    from .resuming import Earlier
     from .surroundings import Surroundings
 
 TICK_S = 0.5
@@ -42,10 +39,18 @@ _ROW_EVERY_S = 1.0
 SNAPSHOT_EVERY_S = 60.0
 
 _GIVEN = ("convention", "peak_tflops", "budget_tokens", "budget_steps", "budget_flops", "budget_hours")
+_SEEN_FROM_OUTSIDE = {"code": None, "signal": None}
+
+
+class NoSuchRunError(ValueError):
+    """The run to go on with is not there, or cannot be gone on with: one line says why."""
 
 
 def run(options: RunOptions, argv: list[str]) -> int:
-    """Run `argv` and end as it ended; returns only an exit code, a death by signal is repeated on tm itself."""
+    """Run `argv` and end as it ended; returns only an exit code, a death by signal is repeated on tm itself.
+
+    Raises NoSuchRunError before anything is started.
+    """
     session = Session(options, argv)
     deliver_in_background()
     end = launch(
@@ -69,39 +74,79 @@ class Session:
         self.voice = Voice(quiet=options.quiet)
         self._start = time.monotonic()
         self.given = {name: getattr(options, name) for name in _GIVEN}
-        program = program_of(options.kind, options.target, argv)
-        self.writer = RunWriter.create(
-            program.name, argv, **_about(options, self.given), **git_state(program.directory)
-        )
         self.plugins, broken = find_plugins(without=options.no_plugins)
         self.failures: list[tuple[str, int, str]] = [(f"plugin {name}", 1, why) for name, why in broken]
         """Failures of tm's own process."""
-        self._agent_failures: list[tuple[str, int, str]] = []
-        self.live = LiveRun(
-            convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(self.given)
-        )
-        self.local = LocalFiles(self.writer.directory, self.plugins)
+        self.writer = self._open_run()
         self.web = Web(self.plugins, asked=options.web, port=options.port, keep=options.keep_web)
         self.surroundings: Surroundings | None = None
         self.metrics = self._metrics_server()
         self.spool = self._make_spool()
         self.newest = Newest(self.spool, self.metrics)
         self.drain = Drain(self.spool.path, self._emit) if self.spool is not None else None
-        if self.drain is not None:
-            self.drain.on_steps = self._stepped
         self.agents = 0
-        self.ranks = RankTimes()
-        self.passport: dict[str, Any] | None = None
         self._environ: dict[str, str] = {}
-        self._records: list[dict[str, Any]] = []
-        self._trackers: set[str] = set()
+        self._trackers: set[tuple[str, int]] = set()
         """Whose runs the user was shown the way to."""
-        self._blocked: dict[tuple[str, int], tuple[float, str]] = {}
-        self._stepped_once = False
-        self._reader: RunReader | None = None
         self._progress = ProgressLine.on_terminal() if options.progress else None
         self._next_row = 0.0
         self._next_snapshot = self._start + SNAPSHOT_EVERY_S
+        if self.drain is not None:
+            self.drain.on_steps = self._stepped
+            self.drain.is_known = self.runs.knows
+        if self.spool is not None:
+            self.runs.on_join = self.spool.belongs_to
+
+    def _open_run(self) -> RunWriter:
+        """Make the run directory, or reopen the one that this command goes on with."""
+        options, program = self.options, program_of(self.options.kind, self.options.target, self.argv)
+        jobs = jobs_of({**os.environ, **dict(options.variables)}, self.plugins)
+        about = {**_about(options, self.given), **git_state(program.directory)}
+        earlier = self._earlier(program.name, jobs, about)
+        if earlier is None:
+            if jobs:
+                about["jobs"] = [job.name for job in jobs]
+            writer = RunWriter.create(program.name, self.argv, **about)
+        else:
+            writer = earlier.writer
+            self.voice.tell(f"goes on with the run {writer.directory.name} ({earlier.how})")
+        first = OneRun(writer, options, self.given, self.plugins)
+        if earlier is not None:
+            first.live.go_on_from(earlier.record)
+        self.runs = AllRuns(first, self._begin_another)
+        return writer
+
+    def _earlier(self, script: str, jobs: list[Any], about: dict[str, Any]) -> Earlier | None:
+        asked = self.options.resume
+        try:
+            if asked is not None:
+                found = asked_for(asked, script)
+                if found is None:
+                    self.voice.tell(f"no earlier run of {script}: this is its first")
+                    return None
+                return go_on(found, "asked for", self.argv, time.time(), about)
+            known = run_of_job(jobs, self.argv, script)
+            return None if known is None else go_on(*known, self.argv, time.time(), about)
+        except (LookupError, ValueError, OSError) as error:  # no such run, its program still runs, not ours to write
+            said = str(error.args[0] if isinstance(error, LookupError) else error)
+            if asked is not None:
+                raise NoSuchRunError(said) from None
+            self.voice.tell(f"a new run, because the earlier one cannot be gone on with: {said}")
+            return None
+
+    def _begin_another(self, record: dict[str, Any]) -> OneRun | None:
+        """A process of another training began: a run directory for it, beside the first."""
+        command = [str(word) for word in record.get("command", ())] or self.argv
+        target = next((word for word in command[1:] if not word.startswith("-")), command[0])
+        program = program_of("command", target, command)
+        about = {**_about(self.options, self.given), **git_state(program.directory), "beside": self.writer.run_id}
+        writer = RunWriter.create(program.name, command, started=record.get("started"), **about)
+        if writer.problem is not None:
+            return None
+        one = OneRun(writer, self.options, self.given, self.plugins, record.get("started"))
+        known = self.runs.first.live
+        one.live.devices_per_rank, one.live.peak_tflops = known.devices_per_rank, known.peak_tflops
+        return one
 
     def environment(self, base: dict[str, str]) -> dict[str, str]:
         """The command's environment; without a spool there is nothing for an agent to write to."""
@@ -161,13 +206,13 @@ class Session:
         now = time.monotonic()
         if now >= self._next_row:
             self._next_row = now + _ROW_EVERY_S
-            self._take_row()
+            self._take_rows()
+            self.runs.rest(_SEEN_FROM_OUTSIDE)
         self._flush()
         if now >= self._next_snapshot:
             self._next_snapshot = now + SNAPSHOT_EVERY_S
-            self._save_snapshot()
-        if self.local.write() and not self.web.start(self.local.directory):
-            self._say_where(self.local.command)
+            self._save_snapshots()
+        self._write_local(at_the_end=False)
         self._say(self.web.news())
 
     def _look_around(self) -> None:
@@ -177,7 +222,7 @@ class Session:
         self._take_around(around, around.poll(self.drain.rings.values() if self.drain is not None else ()))
 
     def _take_around(self, around: Surroundings, records: list[dict[str, Any]]) -> None:
-        self._records += records
+        self.runs.surrounded(records)
         for notice in around.notices:
             self.voice.tell(notice)
         around.notices.clear()
@@ -185,62 +230,56 @@ class Session:
             return
         self.newest.node(around.readings)
         self.newest.gpus(around.gpus)
-        self.live.devices_per_rank = around.gpus.devices_per_rank
-        if not isinstance(around.gpus.peak, Absent):
-            self.live.peak_tflops = around.gpus.peak.tflops
+        for one in self.runs.all():
+            one.live.devices_per_rank = around.gpus.devices_per_rank
+            if not isinstance(around.gpus.peak, Absent):
+                one.live.peak_tflops = around.gpus.peak.tflops
 
-    def _take_row(self) -> None:
+    def _take_rows(self) -> None:
         """Serve what is new, and keep it for the files of a run without a tracker."""
-        row = self.live.row()
-        if row is not None:
-            devices = max(1, round(self.live.local_ranks * self.live.devices_per_rank))
-            row = self.newest.row(row, devices=devices, peak_tflops=self.live.peak_tflops)
-            self.local.hold(row, time.time())
+        for one in self.runs.all():
+            row = one.live.row()
+            if row is None:
+                continue
+            devices = max(1, round(one.live.local_ranks * one.live.devices_per_rank))
+            row = self.newest.row(row, devices=devices, peak_tflops=one.live.peak_tflops)
+            one.local.hold(row, time.time())
             if self._progress is not None:
                 self._progress.show(row)
         if self.drain is not None:
             self.newest.ranks(self.drain.rings.values())
         self.newest.serve()
 
+    def _write_local(self, *, at_the_end: bool) -> None:
+        for one in self.runs.all():
+            if one.local.write(at_the_end=at_the_end) and not self.web.start(
+                one.local.directory, at_the_end=at_the_end
+            ):
+                self._say_where(one.local.command)
+
     def _emit(self, record: dict[str, Any]) -> None:
         kind = record.get("type")
-        if kind == "scalars":
-            self.local.hold_all(tuple(row) for row in record.get("rows", ()))
-            return
-        if kind == "model" and isinstance(record.get("description"), dict):
-            self.live.model(int(record.get("rank", 0)), record["description"])
-            if self.surroundings is not None:
-                self.surroundings.model(record)
-        elif kind == "counted" and int(record.get("rank", 0)) == 0:
-            self.live.counted(record)
-        elif kind == "budget" and isinstance(record.get("budget_steps"), int):
-            self.live.budget(Budget("steps", record["budget_steps"]))
+        if kind == "model" and isinstance(record.get("description"), dict) and self.surroundings is not None:
+            self.surroundings.model(record)
         elif kind == "tracker" and isinstance(record.get("where"), dict):
-            self._tracker(str(record.get("tracker")), record["where"])
-        elif kind == "blocked":
-            key = (str(record.get("call")), int(record.get("pid", 0)))
-            self._blocked[key] = (float(record.get("seconds", 0.0)), str(record.get("advice", "")))
-        elif kind == "failure":
-            told = (str(record.get("site")), int(record.get("count", 1)), str(record.get("first", "")))
-            self._agent_failures.append(told)
-        self._records.append(record)
+            self._tracker(record)
+        self.runs.emit(record)
 
     def _stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
-        self._stepped_once = True
         if self.surroundings is not None:
             self.surroundings.stepped(fields, end)
-        self.live.steps(reader.identity.rank, reader.identity.world_size, fields)
-        self.ranks.stepped(reader.identity.rank, fields)
+        self.runs.stepped(reader, fields)
 
-    def _tracker(self, tracker: str, where: dict[str, str]) -> None:
-        self.local.not_needed()
+    def _tracker(self, record: dict[str, Any]) -> None:
         self.web.close()
-        if tracker in self._trackers:
+        tracker = str(record.get("tracker"))
+        key = (tracker, self.runs.number_of(record))
+        if key in self._trackers:
             return
         for _, manager in managers(self.plugins):
-            line: str | None = manager.hook.where(tracker=tracker, place=where)
+            line: str | None = manager.hook.where(tracker=tracker, place=record["where"])
             if line:
-                self._trackers.add(tracker)
+                self._trackers.add(key)
                 self._say_where(line)
 
     def _say(self, line: str | None) -> None:
@@ -252,32 +291,21 @@ class Session:
             self.voice.tell(f"look at this run: {line}")
 
     def _flush(self) -> None:
-        records, self._records = self._records, []
-        if records:
-            self.writer.append_many(records)
-        if self.spool is not None and self.drain is not None and self.writer.problem is None:
+        written = self.runs.flush()
+        if self.spool is not None and self.drain is not None and written:
             try:
                 self.spool.note(self.drain.positions())
             except OSError:
                 # The spool was emptied, or is full: only a recovery would have needed it.
                 return
 
-    def _log_reader(self) -> RunReader:
-        if self._reader is None:
-            from trainmeter_core.runlog.read import RunReader
-
-            self._reader = RunReader(self.writer.directory)
-        return self._reader
-
-    def _save_snapshot(self) -> None:
-        """Sum up the log so far: readers of a long run, and its end, then need not begin at the first line."""
-        try:
-            reader = self._log_reader()
-            reader.read_on()
-            reader.save()
-        except (OSError, TypeError) as error:  # a full disk; the log itself is whole
-            self._next_snapshot = float("inf")
-            self.own_failure(error)
+    def _save_snapshots(self) -> None:
+        for one in self.runs.all():
+            try:
+                one.save_snapshot()
+            except (OSError, TypeError) as error:  # a full disk; the log itself is whole
+                self._next_snapshot = float("inf")
+                self.own_failure(error)
 
     def own_failure(self, error: Exception) -> None:
         """Something of tm's own failed while the command ran."""
@@ -286,14 +314,13 @@ class Session:
     # --- the end ------------------------------------------------------------------------------------------------
 
     def close(self, end: Exit) -> None:
-        """Write everything that is known, and say in one line what the run came to. Never raises."""
+        """Write everything that is known, and say in one line what each run came to. Never raises."""
         seconds = time.monotonic() - self._start
         if self._progress is not None:
             self._progress.close()
         for step in (
             self._last_look,
-            lambda: self._record_end(end, seconds),
-            self._write_passport,
+            lambda: self._close_runs(end, seconds),
             lambda: self._say(self.web.close()),
             lambda: self._report(end, seconds),
         ):
@@ -305,53 +332,49 @@ class Session:
             self.metrics.close()
         if self.spool is not None:
             self.spool.remove()
-        self.writer.close()
+        for one in self.runs.all():
+            one.writer.close()
 
     def _last_look(self) -> None:
         if self.drain is not None:
+            self.drain.poll()
+            self.runs.settle()
             self.drain.finish()
             self.agents = self.drain.agents()
-        straggler = self.ranks.verdict()
-        if straggler is not None:
-            self._records.append({"type": "verdict", **straggler._asdict()})
         if self.surroundings is not None:
             self._take_around(self.surroundings, self.surroundings.close())
-        self._take_row()
-        if self.local.write(at_the_end=True) and not self.web.start(self.local.directory, at_the_end=True):
-            self._say_where(self.local.command)
+        self._take_rows()
+        self._write_local(at_the_end=True)
         self._flush()
 
-    def _record_end(self, end: Exit, seconds: float) -> None:
+    def ended(self, end: Exit) -> dict[str, Any]:
+        """How the command ended, as an `exit` record has it."""
+        return {"code": None if end.signal is not None else end.code, "signal": end.signal}
+
+    def _close_runs(self, end: Exit, seconds: float) -> None:
         for site, count, first in self.failures:
             self.writer.append("failure", site=site, count=count, first=first)
-        code = None if end.signal is not None else end.code
-        self.writer.append("exit", code=code, signal=end.signal, seconds=seconds)
-
-    def _write_passport(self) -> None:
-        from trainmeter_core.passport import card
-        from trainmeter_core.passport.build import build
-        from trainmeter_core.passport.markdown import render
-
-        self.passport = build(self._log_reader().finish())
-        tags, pictures = card.picture_tags(self.passport, "passport"), card.pictures_of(self.passport, "passport")
-        self.writer.write_passport(self.passport, render(self.passport, tags), pictures)
-        self.local.close(render(self.passport), self.passport)
+        # Of several trainings, none ended as the command that started them did.
+        how = self.ended(end) if self.runs.alone else _SEEN_FROM_OUTSIDE
+        self.runs.close(how, seconds)
 
     def _report(self, end: Exit, seconds: float) -> None:
         if end.problem:
             self.voice.say(end.problem)
-        if self.passport is not None and self._stepped_once:
-            place = str(self.writer.directory / PASSPORT_MARKDOWN_FILE)
-            self.voice.tell(summary_line(self.passport, place, blocking_calls(self._blocked, self.passport, seconds)))
-            for verdict in self.passport["verdicts"][:1]:
+        lines = self.runs.lines(seconds)
+        for line in lines:
+            self.voice.tell(line)
+        if lines and self.runs.alone and self.runs.first.passport is not None:
+            for verdict in self.runs.first.passport["verdicts"][:1]:
                 self.voice.tell(verdict["sentence"])
-        elif not end.problem and not self.writer.problem:
+        elif not lines and not end.problem and not self.writer.problem:
             self.voice.tell(f"{nothing_seen(self.agents, self.argv)} · run directory {self.writer.directory}")
-        if pending_files(self.writer.directory):
+        if any(pending_files(one.writer.directory) for one in self.runs.all()):
             self.voice.tell("a tracker did not answer: `tm publish`, or the next run under tm, sends what waits for it")
-        if self.writer.problem:
-            self.voice.tell(f"the run log stopped, what came after it was not kept: {self.writer.problem}")
-        failures = self.failures + self._agent_failures
+        for one in self.runs.all():
+            if one.writer.problem:
+                self.voice.tell(f"the run log stopped, what came after it was not kept: {one.writer.problem}")
+        failures = self.failures + [failure for one in self.runs.all() for failure in one.failures]
         if failures:
             self.voice.tell(failure_line(failures))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
 import shutil
 import stat
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.board_format import BOARD_BYTES, write_board
+
+if TYPE_CHECKING:
+    from .one_run import OneRun
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
@@ -41,6 +45,11 @@ class Spool:
             with open(temporary, "w", encoding="ascii") as file:
                 json.dump(positions, file)
             os.replace(temporary, os.path.join(self.path, _POSITIONS))
+
+    def belongs_to(self, pid: int, one: OneRun) -> None:
+        """Leave word that a process belongs to another run directory than the first: its passport asks for it."""
+        with contextlib.suppress(OSError), open(os.path.join(self.path, f"run-{pid}"), "w", encoding="utf-8") as file:
+            file.write(str(one.writer.directory))
 
     def remove(self) -> None:
         """Take the directory away."""
@@ -82,6 +91,11 @@ def noted_positions(path: str) -> dict[str, int]:
         # tm was killed in its first half second.
         return {}
     return {name: at for name, at in noted.items() if isinstance(at, int)} if isinstance(noted, dict) else {}
+
+
+def of_other_runs(path: str) -> set[int]:
+    """The processes of a spool that belong to other run directories than the one it was made for."""
+    return {int(name[4:]) for name in os.listdir(path) if name.startswith("run-") and name[4:].isdigit()}
 
 
 def _home_of_spools() -> str:

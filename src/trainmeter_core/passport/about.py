@@ -80,6 +80,8 @@ def hardware(record: RunRecord, sheet: Sheet) -> Json:
         "devices": sheet.number("hardware.devices", devices, "devices", source),
         "world_size": sheet.number("hardware.world_size", world_size, "processes", COUNTED),
         "ranks_seen": sheet.number("hardware.ranks_seen", _ranks_seen(record), "processes", COUNTED),
+        "batch_ranks": sheet.number("hardware.batch_ranks", record.batch_ranks, "processes", COUNTED),
+        "batches_seen": sheet.number("hardware.batches_seen", _batches_seen(record), "processes", COUNTED),
         "cpu": sheet.text("hardware.cpu", known.cpu),
         "cpu_cores": sheet.number("hardware.cpu_cores", known.cpu_cores, "cores", MEASURED),
         "memory_bytes": sheet.number("hardware.memory_bytes", known.memory_bytes, "bytes", MEASURED),
@@ -102,6 +104,10 @@ def _devices(gpus: Any, world_size: Any, seen: Any) -> tuple[Any, str]:
 
 def _of_gpus(gpus: Any, value: Any) -> Any:
     return _NO_GPU if gpus == [] and isinstance(value, Absent) else value
+
+
+def _batches_seen(record: RunRecord) -> Any:
+    return record.world_size if record.summed is not None else record.batch_groups()[1]
 
 
 def _ranks_seen(record: RunRecord) -> Any:

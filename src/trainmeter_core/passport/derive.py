@@ -85,12 +85,16 @@ def _executed(passport: Json, formulas: Formulas | Absent, sheet: Sheet) -> Json
 
 
 def _all_ranks(passport: Json, value: Value) -> Value:
-    """A count over the ranks seen, times all ranks over these."""
+    """A count over the ranks that count batches, times all of these over those seen."""
     world_size = reading(passport, "hardware.world_size")
-    seen = reading(passport, "hardware.ranks_seen")
-    if isinstance(world_size, Absent) or isinstance(seen, Absent) or not 0 < seen < world_size:
+    together = reading(passport, "hardware.batch_ranks")
+    seen = reading(passport, "hardware.batches_seen")
+    if isinstance(world_size, Absent) or isinstance(together, Absent) or isinstance(seen, Absent) or together < 1:
         return value
-    scaled = _times(value, world_size)
+    everyone = max(1, int(world_size // together))
+    if not 0 < seen < everyone:
+        return value
+    scaled = _times(value, everyone)
     return _exact(ratio(scaled, seen), scaled, seen)
 
 

@@ -19,6 +19,8 @@ FIELDS = {
     "hardware.devices": FOLLOWS,
     "hardware.world_size": INPUT,
     "hardware.ranks_seen": INPUT,
+    "hardware.batch_ranks": INPUT,
+    "hardware.batches_seen": INPUT,
     "hardware.reference_mhz": INPUT,
     "hardware.bandwidth": INPUT,
     "options": INPUT,

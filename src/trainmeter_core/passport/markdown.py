@@ -196,6 +196,7 @@ def _time(passport: Json) -> Rows:
     yield "wall time", cell(known["wall_s"])
     yield "start-up", cell(known["startup_s"])
     yield "restarts", cell(known["restarts"])
+    yield "lost steps", cell(known["lost_steps"])
     for kind, share in known["shares"].items():
         yield kind.replace("_", " "), cell(share)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.readings import Absent
+from trainmeter_core.restarts import Lost
 from trainmeter_core.run_record import Failure, Noted, RankTotals, RunRecord
 from trainmeter_core.run_tables import At, BatchCounts, Loss, Statistics
 from trainmeter_core.series import TIME_KINDS
 
-from .sheet import FORMULA, Json, reading
+from .sheet import ASSUMED, FORMULA, Json, reading
 
 if TYPE_CHECKING:
     from .sheet import Value
@@ -89,7 +90,7 @@ def _count(sku: Mapping[str, Any]) -> int:
 
 
 def _no_more_than(count: float) -> int:
-    if count > _MOST_DEVICES:  # an edited passport must not cost memory
+    if not 0 <= count <= _MOST_DEVICES:  # an edited passport must not cost memory
         raise ValueError(f"{count} processes or devices")
     return int(count)
 
@@ -114,12 +115,19 @@ def _totals(record: RunRecord, passport: Json) -> None:
     if isinstance(seen, Absent):  # a source that knew the sum over ranks alone
         totals = record.summed = RankTotals()
     elif not seen:
+        record.parts = int(passport["time"]["restarts"]["value"]) + 1
         return
     else:
         for rank in range(_no_more_than(seen)):
             record.rank(rank)
         totals = record.ranks[0]
-    share = _share(record, len(record.ranks))
+    lost = passport["time"]["lost_steps"]
+    record.lost = Lost(_whole(reading(passport, "time.lost_steps")), lost is not None and lost["source"] == ASSUMED)
+    record.batch_ranks = max(1, int(_whole(reading(passport, "hardware.batch_ranks"))))
+    counting = reading(passport, "hardware.batches_seen")
+    for rank, each in record.ranks.items():
+        each.counts = isinstance(counting, Absent) or rank < counting
+    share = _share(record)
     totals.steps = int(passport["data"]["steps"]["value"])
     totals.skipped = int(passport["data"]["steps_skipped"]["value"])
     totals.processes = int(passport["time"]["restarts"]["value"]) + 1
@@ -156,10 +164,10 @@ def _seconds(totals: RankTotals, passport: Json) -> None:
     totals.startup_s = reading(passport, "time.startup_s")
 
 
-def _share(record: RunRecord, seen: int) -> tuple[int, int]:
-    """Ranks seen over all ranks, where a passport's counts were scaled up to all."""
-    world_size = record.world_size
-    return (1, 1) if isinstance(world_size, Absent) or not 0 < seen < world_size else (seen, world_size)
+def _share(record: RunRecord) -> tuple[int, int]:
+    """Ranks seen to count batches over all that do, where a passport's counts were scaled up to all."""
+    everyone, seen = record.batch_groups()
+    return (1, 1) if isinstance(everyone, Absent) or not 0 < seen < everyone else (seen, everyone)
 
 
 def _part(value: Value, share: tuple[int, int]) -> Any:

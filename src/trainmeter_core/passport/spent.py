@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trainmeter_core.run_tables import BatchCounts
 
 _NO_STEP = Absent("no optimizer step was seen")
+_COUNTED_ELSEWHERE = Absent("the ranks of this node work on batches that ranks of other nodes count")
 _UNSEEN = {
     "data_wait": Absent(
         "no data loader that trainmeter can see was used; time spent on data is part of the other kinds"
@@ -87,10 +88,12 @@ def seconds(record: RunRecord, sheet: Sheet) -> Json:
     if not any(totals.wall_s for totals in ranks):
         by_kind = dict.fromkeys(TIME_KINDS, _NO_STEP)
     startup = _extreme(max, [totals.startup_s for totals in ranks])
+    lost = record.lost_steps()
     return {
         "wall_s": sheet.number("time.wall_s", _wall(record), "seconds", MEASURED),
         "startup_s": sheet.number("time.startup_s", startup, "seconds", MEASURED),
         "restarts": sheet.number("time.restarts", record.restarts, "restarts", COUNTED),
+        "lost_steps": sheet.number("time.lost_steps", lost.steps, "steps", ASSUMED if lost.assumed else COUNTED),
         "rank_seconds": sheet.numbers("time.rank_seconds", by_kind, "seconds", MEASURED),
         "spans": {
             kind: {
@@ -116,22 +119,24 @@ def _source(record: RunRecord) -> str:
 
 
 def _factor(record: RunRecord) -> Any:
-    """All ranks over ranks seen."""
-    world_size, seen = record.world_size, len(record.ranks)
-    if record.summed is not None or isinstance(world_size, Absent) or not 0 < seen < world_size:
+    """All ranks that count batches over those seen."""
+    everyone, seen = record.batch_groups()
+    if record.summed is not None or isinstance(everyone, Absent) or not 0 < seen < everyone:
         return 1, 1
-    return world_size, seen
+    return everyone, seen
 
 
 def _all_ranks(record: RunRecord, value: Value) -> Value:
-    world_size, seen = _factor(record)
-    if isinstance(value, Absent) or seen == world_size:
+    everyone, seen = _factor(record)
+    if isinstance(value, Absent) or seen == everyone:
         return value
-    scaled: Value = value * world_size // seen if value * world_size % seen == 0 else value * world_size / seen
+    scaled: Value = value * everyone // seen if value * everyone % seen == 0 else value * everyone / seen
     return scaled
 
 
 def _sum(ranks: list[RankTotals], name: str) -> Value:
+    if ranks and not any(totals.counts for totals in ranks):
+        return _COUNTED_ELSEWHERE
     total: int | float = 0
     for totals in ranks:
         value: Value = getattr(totals, name)
@@ -147,12 +152,8 @@ def _extreme(choose: Callable[[list[int | float]], int | float], values: list[Va
 
 
 def _wall(record: RunRecord) -> Value:
-    if not isinstance(record.end.seconds, Absent):
-        return record.end.seconds
-    started, seen = record.identity.started, record.last_seen
-    if isinstance(started, Absent) or isinstance(seen, Absent) or seen < started:
-        return Absent("no end was recorded")
-    return seen - started
+    seconds = record.seconds_of_part()
+    return Absent("no end was recorded") if seconds is None else record.seconds_before + seconds
 
 
 def _counted(counted: Counted, sheet: Sheet) -> Json | None:

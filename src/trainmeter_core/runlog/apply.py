@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core.flops.counted import counted_from
 from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
-from trainmeter_core.run_record import Failure, Noted, StepBlock, flat, observe
+from trainmeter_core.restarts import Lives
+from trainmeter_core.run_record import UNKNOWN, End, Failure, Noted, StepBlock, flat, observe
 from trainmeter_core.run_tables import Loss, Statistics
 
 from .field_types import (
@@ -32,6 +33,7 @@ from .field_types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from trainmeter_core.restarts import Life
     from trainmeter_core.run_record import RunRecord
 
 MOST_TAGS = 1000
@@ -44,7 +46,7 @@ class Application:
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
-        self._pids: dict[int, int] = {}
+        self._energy_before: dict[str, float] = {}
         self._losses: dict[int, dict[str, Loss]] = {}
         self._losses_before: dict[int, dict[str, Loss]] = {}
         self._failures: dict[tuple[str, Any, Any], Failure] = {}
@@ -54,6 +56,7 @@ class Application:
         self._handlers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "process": self._process,
             "model": self._model,
+            "parallel": self._parallel,
             "budget": self._budget,
             "counted": self._counted,
             "steps": self._steps,
@@ -68,6 +71,8 @@ class Application:
             "failure": self._failure,
             "dropped": self._dropped,
             "recovered": self._recovered,
+            "saved": self._saved,
+            "resumed": self._resumed,
             "exit": self._exit,
         }
 
@@ -125,18 +130,23 @@ class Application:
                     for uuid in [uuid for uuid in table if uuid not in names]:
                         del table[uuid]
 
-    def _seen(self, rank: int, pid: int) -> None:
-        totals = self.record.rank(rank)
-        if self._pids.get(rank) == pid:
-            return
-        self._pids[rank] = pid
-        totals.processes += 1
-        self._fold_losses(rank)
+    def _seen(self, rank: int, pid: int) -> Life:
+        """The life of a process; of one that is new, the losses are another track of its rank's."""
+        life, new = self.record.lives.setdefault(rank, Lives()).of(f"{self.record.parts}.{pid}")
+        if new:
+            self.record.rank(rank).processes += 1
+            self._fold_losses(rank)
+        return life
 
     def _process(self, fields: Mapping[str, Any]) -> None:
         rank, pid, world_size = as_count(fields["rank"]), as_count(fields["pid"]), as_count(fields["world_size"])
         local_rank = as_optional(fields.get("local_rank"), as_count)
-        self._seen(rank, pid)
+        started = as_number(fields.get("started", 0.0))
+        made_before = as_optional(fields.get("made_before"), as_count)
+        loads = as_optional(fields.get("loads"), as_count)
+        loaded = [as_text(mark) for mark in as_array(fields.get("loaded", []))]
+        life = self._seen(rank, pid)
+        life.started, life.made_before, life.loads, life.loaded = started, made_before, loads, loaded
         totals = self.record.rank(rank)
         totals.world_size = self.record.world_size = world_size
         if local_rank is not None:
@@ -158,6 +168,11 @@ class Application:
         if digest not in self._models and len(self._models) < MOST_ENTRIES:
             self._models.append(digest)
         _take(self.record, "shape_source", fields, as_text)
+
+    def _parallel(self, fields: Mapping[str, Any]) -> None:
+        rank, ranks, counts = as_count(fields["rank"]), as_count(fields["batch_ranks"]), as_flag(fields["counts"])
+        self.record.batch_ranks = max(1, ranks)
+        self.record.rank(rank).counts = counts
 
     def _budget(self, fields: Mapping[str, Any]) -> None:
         steps, source = as_count(fields["budget_steps"]), as_text(fields["budget_source"])
@@ -191,7 +206,7 @@ class Application:
             startup=bool(fields.get("startup", False)),
         )
         t = as_number(fields.get("t", 0.0))
-        self._seen(rank, pid)
+        self._seen(rank, pid).steps += block.n
         self.record.add_steps(rank, block)
         if block.startup:
             self.record.steady_gpus.started(t)
@@ -240,8 +255,11 @@ class Application:
         for uuid, readings in as_table(fields["gpus"]).items():
             if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
                 table = self.record.gpus.setdefault(uuid, {})
-                observe(table, as_table(readings), limit=MOST_ENTRIES)
-                known = ((name, value) for name, value in flat(readings) if name in table)
+                told = as_table(readings)
+                if uuid in self._energy_before and "energy_j" in told:
+                    told = {**told, "energy_j": as_number(told["energy_j"]) + self._energy_before[uuid]}
+                observe(table, told, limit=MOST_ENTRIES)
+                known = ((name, value) for name, value in flat(told) if name in table)
                 self.record.steady_gpus.add(uuid, known, begin)
 
     def _verdict(self, fields: Mapping[str, Any]) -> None:
@@ -292,6 +310,30 @@ class Application:
     def _recovered(self, fields: Mapping[str, Any]) -> None:
         as_count(fields["steps"])  # the steps themselves stand in records of their own
 
+    def _saved(self, fields: Mapping[str, Any]) -> None:
+        rank, pid = as_count(fields["rank"]), as_count(fields["pid"])
+        mark, step = as_text(fields["mark"]), as_count(fields["step"])
+        self._seen(rank, pid).saved(mark, step)
+
+    def _resumed(self, fields: Mapping[str, Any]) -> None:
+        """Another command went on with the run: its processes are new ones, whatever their numbers."""
+        started, record = as_number(fields["started"]), self.record
+        as_words(fields["command"]), as_text(fields["how"])
+        record.seconds_before += record.seconds_of_part() or 0.0
+        record.parts, record.part_started, record.end = record.parts + 1, started, End()
+        for uuid, table in record.gpus.items():
+            if "energy_j" in table:  # a sum that begins anew
+                self._energy_before[uuid] = table["energy_j"].high
+        if any(fields.get(name) is not None for name in _BUDGETS):
+            for name in _BUDGETS:
+                setattr(record.options, name, UNKNOWN)
+        for name, check in _OPTION_FIELDS.items():
+            _take(record.options, name, fields, check)
+        commit = fields.get("git_commit")
+        if commit is not None and as_text(commit) != record.identity.git_commit:
+            said = f"part {record.parts} of this run ran git commit {commit}"
+            record.noted.append(Noted("another-commit", "info", said))
+
     def _exit(self, fields: Mapping[str, Any]) -> None:
         code, signal = as_optional(fields["code"], as_integer), as_optional(fields["signal"], as_count)
         seconds = as_seconds(fields["seconds"])
@@ -331,6 +373,7 @@ _IDENTITY_FIELDS: dict[str, Callable[[Any], Any]] = {
     "git_commit": as_text,
     "git_dirty": as_flag,
 }
+_BUDGETS = ("budget_tokens", "budget_steps", "budget_flops", "budget_hours", "budget_source")
 _OPTION_FIELDS: dict[str, Callable[[Any], Any]] = {
     "convention": as_text,
     "peak_tflops": as_positive,

@@ -13,7 +13,7 @@ import os
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core import gpu_totals, run_record, run_tables
+from trainmeter_core import gpu_totals, restarts, run_record, run_tables
 from trainmeter_core.flops import counted
 from trainmeter_core.readings import Absent
 from trainmeter_core.version import __version__
@@ -30,7 +30,7 @@ _TAG = "~"
 
 _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
-    for module in (run_record, run_tables, gpu_totals, counted)
+    for module in (run_record, run_tables, gpu_totals, restarts, counted)
     for kind in vars(module).values()
     if isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, tuple)) and kind.__module__ == module.__name__
 }

@@ -18,6 +18,7 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
 - `positions` of a module: rows per sample that its weight was multiplied with in the call that was seen (a transposed
   convolution's input), None where not the same for all; `key_positions`, `causal` of an mha.  `look`: see `looked.Look`
 - `recompute`: `layers` where the layers' forward pass is repeated in the backward one, as far as that is visible
+- `stages`: of a pipeline of so many ranks this is what one of them holds: the modules are a part, the config is whole
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 
@@ -52,6 +53,10 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
     config = description.get("config") or {}
     source = source_of(config)
     entries, params = description.get("modules"), description.get("params") or {}
+    if description.get("stages"):
+        if not source:
+            return Absent(f"one of {description['stages']} pipeline stages was seen, which is not the whole model")
+        entries = None
     if not entries:
         if not source:
             return Absent("neither modules nor a config of a known kind")

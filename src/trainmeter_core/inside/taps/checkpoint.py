@@ -1,4 +1,4 @@
-"""Sees the time spent saving: torch.save, safetensors and torch.distributed.checkpoint, each call counted once."""
+"""Sees the time spent saving, each call once, and what is loaded: torch, safetensors, distributed checkpoints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from .. import span_clock
+from ..checkpoints import loaded, saved
 from ..guard import site, unseen
 
 if TYPE_CHECKING:
@@ -27,16 +28,24 @@ _SAVERS = {
     "safetensors.torch": ("save_file", "save_model"),
     "torch.distributed.checkpoint.state_dict_saver": ("save", "async_save"),
 }
+_LOADERS = {
+    "torch.serialization": ("load",),
+    "safetensors.torch": ("load_file", "load_model"),
+    "torch.distributed.checkpoint.state_dict_loader": ("load",),
+}
 
 # A save shorter than this (a few numbers to a buffer) is counted but not worth a line of its own.
 _WORTH_A_LINE_S = 0.01
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
-    """Wrap the module's savers."""
-    originals = {name: getattr(module, name) for name in _SAVERS[module.__name__] if hasattr(module, name)}
-    for name, original in originals.items():
-        setattr(module, name, _timed(original, agent))
+    """Wrap the module's savers and loaders."""
+    originals: dict[str, Any] = {}
+    for wrapped, table in ((_timed, _SAVERS), (_noted, _LOADERS)):
+        for name in table.get(module.__name__, ()):
+            if hasattr(module, name):
+                original = originals[name] = getattr(module, name)
+                setattr(module, name, wrapped(original, agent, f"{_package(module)}.{name}"))
 
     def undo() -> None:
         for name, original in originals.items():
@@ -45,7 +54,23 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     return undo
 
 
-def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
+def _package(module: ModuleType) -> str:
+    """torch, safetensors or distributed: what `checkpoints` knows the arguments by."""
+    return "distributed" if "distributed" in module.__name__ else module.__name__.partition(".")[0]
+
+
+def _noted(original: Callable[..., Any], agent: Agent, name: str) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(*args: Any, **kwargs: Any) -> Any:
+        if not agent.ended.steps and _SITE.on:
+            with _SITE:
+                loaded(agent, name, args, kwargs)
+        return original(*args, **kwargs)
+
+    return load
+
+
+def _timed(original: Callable[..., Any], agent: Agent, name: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
         start = monotonic()
@@ -65,6 +90,7 @@ def _timed(original: Callable[..., Any], agent: Agent) -> Callable[..., Any]:
                 with _SITE:
                     agent.step.leave(outer)
                     spent = monotonic() - start
+                    saved(agent, name, args, kwargs)
                     if spent >= _WORTH_A_LINE_S:
                         agent.event("span", {"kind": "checkpoint", "start": time() - spent, "seconds": spent})
 

@@ -319,6 +319,8 @@ class Session:
         self._take_row()
         if self.local.write(at_the_end=True) and not self.web.start(self.local.directory, at_the_end=True):
             self._say_where(self.local.command)
+        if self.local.missing:
+            self.voice.tell(f"no tracker in this run, and no charts: {self.local.missing}")
         self._flush()
 
     def _record_end(self, end: Exit, seconds: float) -> None:

@@ -48,12 +48,20 @@ def headline(passport: Json) -> str:
     name = passport["options"]["convention"]
     words = [
         figure(reading(passport, "data.steps"), "steps"),
-        figure(reading(passport, "data.tokens"), "tokens"),
+        _seen(passport),
         f"{figure(reading(passport, 'compute.flops.' + name), 'FLOPs')} ({escape(name)})",
         "MFU " + _mfu(passport),
         "ended: " + (passport["ends"]["how"] or "not recorded"),
     ]
     return "**" + " · ".join(words) + "**"
+
+
+def _seen(passport: Json) -> str:
+    """Tokens; samples for a model that has none."""
+    tokens = reading(passport, "data.tokens")
+    if tokens == 0 and passport["data"]["samples"] is not None:
+        return figure(reading(passport, "data.samples"), "samples")
+    return figure(tokens, "tokens")
 
 
 def _mfu(passport: Json) -> str:
@@ -243,6 +251,7 @@ def cell(number: Json | None) -> str:
 
 
 _UNITS: dict[str, str] = {"percent": "%", "seconds": "s", "FLOPs/token": "FLOPs per token"}
+_ONE = {"steps": "step", "tokens": "token", "samples": "sample", "processes": "process", "micro-batches": "micro-batch"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _SCALED = ("FLOPs", "FLOPs per token", "bytes")
 
@@ -254,7 +263,9 @@ def figure(value: float | Absent, unit: str) -> str:
     if unit in _SCALED:
         return _scaled(value, unit)
     shown = _plain(value) if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"  # noqa: PLR2004
-    return f"{shown} %" if unit == "%" else f"{shown} {unit}"
+    if value == 1 and isinstance(value, int):
+        unit = _ONE.get(unit, unit)
+    return f"{shown} {unit}"
 
 
 def _scaled(value: float, unit: str) -> str:

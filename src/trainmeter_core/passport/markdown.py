@@ -7,6 +7,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from trainmeter_core.readings import Absent
+from trainmeter_core.series import RUNG_NAMES
 
 from .sheet import Json, reading
 from .worked import worked
@@ -181,7 +182,7 @@ def _efficiency(passport: Json) -> Rows:
         yield label, cell(known[name])
     for rung, number in known["ladder"].items():
         if number is not None and rung[2:] not in ("hfu", "mfu"):
-            yield "ladder: " + rung[2:].replace("_", " "), cell(number)
+            yield "ladder: " + RUNG_NAMES[rung], cell(number)
 
     reference = passport["hardware"]["reference_mhz"]
     if known["ladder"]["4_ofu"] is not None:
@@ -195,7 +196,7 @@ def _verdicts(passport: Json) -> Rows:
     for verdict in passport["verdicts"]:
         yield verdict["level"], escape(verdict["sentence"])
     for gap in passport["efficiency"]["ladder_gaps"]:
-        path = " → ".join(gap[end][2:].replace("_", " ") for end in ("upper", "lower"))
+        path = " → ".join(RUNG_NAMES.get(gap[end], gap[end][2:]) for end in ("upper", "lower"))
         yield path, escape(gap["sentence"])
 
 

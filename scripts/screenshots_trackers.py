@@ -107,7 +107,9 @@ def screen_of(run: Path) -> str:
     env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "HOME": str(run.parent)}
 
     def tmux(*words: str) -> str:
-        return subprocess.run(["tmux", "-S", socket, *words], env=env, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(
+            ["tmux", "-S", socket, *words], env=env, capture_output=True, text=True, check=False
+        ).stdout
 
     viewer = f"{sys.executable} -m wandb leet {run}"
     tmux("-f", "/dev/null", "new-session", "-d", "-x", str(COLUMNS), "-y", str(LINES), viewer)
@@ -140,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("wandb", "mlflow"))
     parser.add_argument("--seconds", type=float, default=60.0, help="how long a run trains")
-    parser.add_argument("--runs", type=Path, metavar="DIR", help="a folder that an earlier call filled: not trained anew")
+    parser.add_argument("--runs", type=Path, metavar="DIR", help="a folder that --keep left: nothing is trained")
     parser.add_argument("--keep", action="store_true", help="leave the runs' folder, and say where")
     given = parser.parse_args()
     folder = given.runs or Path(tempfile.mkdtemp(prefix="trainmeter-pictures-"))

@@ -1,6 +1,7 @@
 """The example's GPT for the pictures, logging to W&B or MLflow; its parameters say that they lie on a GPU.
 
-Run by screenshots_trackers.py, which brings the example's folder. The tests' stand-in for NVIDIA's driver then answers for the counters; the training itself runs on the CPU.
+Run by screenshots_trackers.py, which brings the example's folder. The tests' stand-in for NVIDIA's driver then answers
+for the counters; the training itself runs on the CPU.
 """
 
 from __future__ import annotations

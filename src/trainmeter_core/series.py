@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 PREFIX = "trainmeter/"
 
@@ -115,10 +115,3 @@ def series_of(name: str) -> Series:
         if known.name.startswith(family + "/<"):
             return known
     raise KeyError(name)
-
-
-def published_names() -> Iterator[str]:
-    """Every fixed name with its prefix, in the order of the table."""
-    for series in SERIES:
-        if "<" not in series.name:
-            yield PREFIX + series.name

@@ -61,7 +61,9 @@ PROGRAMS = {
     "lightning_fit": Expected(
         15, 60, 60 * 16, 15, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
     ),
-    "lightning_accumulate": Expected(6, 64, 64 * 16, 16, kinds=("data_wait", "eval"), arguments=("{out}",)),
+    "lightning_fit-plain": Expected(
+        6, 64, 64 * 16, 16, kinds=("data_wait", "eval"), arguments=("{out}", "plain"), program="lightning_fit"
+    ),
     "fabric_loop": Expected(8, 64, 64 * 16, 16, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",)),
     "lora_trainer": Expected(
         12, 48, 48 * 16, 12, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",), needs="peft"

@@ -19,18 +19,20 @@ from train_gpt import GPT, GPTConfig, evaluate
 
 import mlflow
 
-READ_S = 0.004
 VOCABULARY, LENGTH, BATCH = 96, 32, 4
 
 
 class FromSlowStorage(Dataset):
     """Random tokens that take as long to come as a sample from a store on the network."""
 
+    def __init__(self, read_ms):
+        self.read_s = read_ms / 1000
+
     def __len__(self):
         return 100_000
 
     def __getitem__(self, at):
-        time.sleep(READ_S)
+        time.sleep(self.read_s)
         ids = torch.randint(VOCABULARY, (LENGTH + 1,))
         return ids[:-1], ids[1:]
 
@@ -38,6 +40,7 @@ class FromSlowStorage(Dataset):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--read-ms", type=float, default=4.0, help="how long a sample takes to come")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--log-every", type=int, default=1)
     parser.add_argument("--eval-every", type=int, default=5)
@@ -48,7 +51,7 @@ def main():
     torch.set_num_threads(1)
     model = GPT(GPTConfig(vocab_size=VOCABULARY, block_size=LENGTH))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    train = DataLoader(FromSlowStorage(), batch_size=BATCH, num_workers=args.workers)
+    train = DataLoader(FromSlowStorage(args.read_ms), batch_size=BATCH, num_workers=args.workers)
     held_out = [tuple(torch.randint(VOCABULARY, (2, BATCH, LENGTH)))] * 8
     mlflow.set_tracking_uri("sqlite:///four_waits.db")
     mlflow.set_experiment("four_waits")

@@ -27,8 +27,8 @@ BUSY = {"util": 97, "util_buffer": 97, "gpm_1": 97, "gpm_2": 88, "gpm_5": 61}
 """What the stand-in driver says, beside what the tests' machine with H200s says: a training that could be better."""
 RUNS = {"batch-16": ["--batch-size", "16"], "batch-4": ["--batch-size", "4", "--eval-every", "40"]}
 PEAK_TFLOPS = "0.16"
-COLUMNS, LINES = 150, 40
-FILTER = "loss|r/(tokens|mfu_pct|tokens_per_s|step_time_s|tflops)$|time/(step|eval)$"
+COLUMNS, LINES = 150, 42
+FILTER = "loss|r/(flops|tokens|mfu_pct|tokens_per_s|step_time_s|tflops)$|time/(step|eval)$|mfu/(hf|megatron)$"
 
 
 def machine(folder: Path) -> dict[str, str]:
@@ -103,8 +103,9 @@ def shoot_wandb(chromium: Any, folder: Path, seconds: float) -> None:
 
 def screen_of(run: Path) -> str:
     """What `wandb leet` shows of a run, with the colours as escape sequences; without the pane that names the host."""
-    socket = str(run.parent / "tmux")
-    env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "HOME": str(run.parent)}
+    home = tempfile.mkdtemp(dir=run.parent)  # the viewer remembers there which panes were open
+    socket = f"{home}/tmux"
+    env = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "HOME": home}
 
     def tmux(*words: str) -> str:
         return subprocess.run(
@@ -119,7 +120,7 @@ def screen_of(run: Path) -> str:
             time.sleep(0.5)
         for keys in ("[", "]", "/", FILTER, "Enter"):
             tmux("send-keys", keys)
-            time.sleep(1.5)
+            time.sleep(2.5)
         return tmux("capture-pane", "-e", "-p")
     finally:
         tmux("kill-server")

@@ -113,6 +113,7 @@ def _start_beside(python: str, options: dict[str, Any]) -> dict[str, Any]:
     told = _first_line(process)
     if "variables" not in told:
         process.kill()
+        process.communicate()
         return told
     before = {name: os.environ.get(name) for name in told["variables"]}
     os.environ.update(told["variables"])

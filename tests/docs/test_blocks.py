@@ -41,6 +41,7 @@ NOT_RUN = {
     "tm -- torchrun": "eight processes; tests/e2e runs it with two",
     'eval "$(tm completion': "asks a shell's own Tab key; run by tests/cli",
     ".venv/bin/pytest": "the tests do not run themselves",
+    ".venv/bin/coverage": "the same",
     ".venv/bin/pre-commit": "writes into the repository's hooks",
 }
 

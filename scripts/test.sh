@@ -8,7 +8,10 @@ if [ "${CI:-}" = true ] && ! { command -v chromium && command -v tmux && command
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium tmux prometheus >/dev/null
 fi
 
-# TensorFlow shares an environment with nothing else; it comes while the checks run.
+# What is only fetched comes while the checks run: the tools that FLOPs are compared with, and TensorFlow, which shares an
+# environment with nothing else.
+bash scripts/differential.sh "$bin" &
+differential=$!
 if [ "${CI:-}" = true ] && [ ! -e .venv-tf ]; then
   ("$bin/python" -m venv .venv-tf && .venv-tf/bin/python -m pip --quiet --disable-pip-version-check install 'tensorflow-cpu==2.21.*' tensorboard ||
     { rm -rf .venv-tf && echo "TensorFlow cannot be installed here: its tests run with the stand-in alone"; }) &
@@ -17,6 +20,6 @@ fi
 
 bash scripts/check.sh "$bin"
 "$bin/python" -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall .
-bash scripts/differential.sh "$bin"
+wait "$differential"
 [ -z "${tensorflow:-}" ] || wait "$tensorflow"
 "$bin/python" -m pytest -n 2 --dist loadfile

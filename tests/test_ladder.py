@@ -35,28 +35,6 @@ def test_ofu_is_tensor_activity_in_units_of_the_peak(tensor, clock, reference, e
     assert ladder.ofu_pct(tensor, clock, reference) == pytest.approx(expected, abs=0.005)
 
 
-@pytest.mark.parametrize(("mfu", "ofu", "gap"), [(54.27, 25.58, 1.1216), (24.51, 15.56, 0.5752)])
-def test_v5_relative_gap_is_the_papers(mfu, ofu, gap):
-    """The mixture-of-experts and the hybrid case of arXiv 2605.20799: 112.2 % and 57.5 %."""
-    assert ladder.relative_gap(mfu, ofu) == pytest.approx(gap, abs=5e-5)
-
-
-@pytest.mark.parametrize(
-    ("shape", "tile", "share"),
-    [
-        ((4096, 4096, 4096), (128, 256, 64), 1.0),
-        ((1000, 1000, 1000), (128, 256, 64), 0.9313),
-        ((257, 257, 257), (128, 256, 64), 0.2698),
-        ((128, 128, 128), (128, 256, 64), 0.5),
-        ((8193, 8192, 8192), (128, 256, 64), 0.9847),
-        ((257, 257, 257), (128, 128, 32), 0.3997),
-        ((128, 128, 128), (128, 128, 32), 1.0),
-    ],
-)
-def test_v6_tile_share_is_the_part_that_is_not_padding(shape, tile, share):
-    assert ladder.tile_share(*shape, tile) == pytest.approx(share, abs=1e-4)
-
-
 def test_v7_a_real_h100_window():
     """276.4 TFLOP/s observed, 0.716 TB/s of memory traffic, 386 FLOP/byte against a ridge of 295."""
     ofu = ladder.ofu_pct(V7.tensor_active_pct, V7.sm_clock_mhz, H100_CLOCK)
@@ -96,8 +74,6 @@ def test_the_ladder_is_not_assumed_monotone():
         ladder.model_intensity(1e12, NONE),
         ladder.ridge_intensity(NONE, 1e12),
         ladder.ridge_intensity(1e15, NONE),
-        ladder.relative_gap(NONE, 20),
-        ladder.relative_gap(20, NONE),
     ],
 )
 def test_a_missing_input_makes_the_result_absent_with_its_reason(reading):
@@ -116,7 +92,6 @@ def test_intensity_is_absent_where_memory_is_idle(dram):
 
 
 def test_divisions_by_zero_are_absent():
-    assert isinstance(ladder.relative_gap(20, 0), Absent)
     assert isinstance(ladder.model_intensity(1e12, 0), Absent)
 
 

@@ -14,6 +14,8 @@ from ._pluggy import pluggy
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from .readings import Absent
+
 PROJECT = "trainmeter"
 GROUP = "trainmeter"
 
@@ -239,10 +241,11 @@ class Hooks:
         """
 
     @hookspec(firstresult=True)
-    def open_local(self, directory: str) -> LocalWriter | None:
+    def open_local(self, directory: str) -> LocalWriter | Absent | None:
         """Open files in the given directory for a run that has no tracker of its own.
 
-        Process: tm. Thread: main. Rate: once per run. Returns: a writer, or None when the library for it is missing.
+        Process: tm. Thread: main. Rate: once per run. Returns: a writer; where a library for it is missing an `Absent`
+        whose reason says how to get it; None where this adapter has no such files.
         """
 
     @hookspec(firstresult=True)

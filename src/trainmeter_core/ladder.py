@@ -153,26 +153,6 @@ def ridge_intensity(peak_flops_per_s: Reading, bandwidth_bytes_per_s: Reading) -
     return peak_flops_per_s / bandwidth_bytes_per_s
 
 
-def relative_gap(mfu: Reading, ofu: Reading) -> Reading:
-    """(MFU - OFU) / OFU, the paper's measure of a wrong FLOPs count; Absent where OFU is 0."""
-    if isinstance(mfu, Absent):
-        return mfu
-    if isinstance(ofu, Absent):
-        return ofu
-    return (mfu - ofu) / ofu if ofu > 0 else Absent("OFU is 0")
-
-
-def tile_share(m: int, n: int, k: int, tile: tuple[int, int, int]) -> float:
-    """Share of the FLOPs of an (m, k) x (k, n) matmul that are not padding, when it is cut into whole (M, N, K) tiles.
-
-    Explains an OFU above HFU. A running job's tiles are not visible from outside, so no series is corrected by it.
-    """
-    padded = 1
-    for size, step in zip((m, n, k), tile):
-        padded *= -(-size // step) * step
-    return m * n * k / padded
-
-
 def climb(counters: Counters, *, reference_mhz: Reading, hfu_pct: Reading, mfu_pct: Reading) -> Ladder:
     """The ladder of one window."""
     return Ladder(

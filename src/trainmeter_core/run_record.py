@@ -221,7 +221,6 @@ class ReadingNotes:
     junk_lines: int = 0
     unknown_records: int = 0
     torn_tail: bool = False
-    writer_stopped: Text = UNKNOWN
 
 
 @dataclass

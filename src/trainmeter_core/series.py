@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 PREFIX = "trainmeter/"
 
@@ -17,7 +17,16 @@ class Series(NamedTuple):
 
 TIME_KINDS = ("step", "data_wait", "checkpoint", "eval", "logging", "startup", "other")
 
-LADDER_RUNGS = ("1_gpu_util", "2_sm_active", "3_tensor_active", "4_ofu", "5_hfu", "6_mfu")
+RUNG_NAMES = {
+    "1_gpu_util": "GPU busy",
+    "2_sm_active": "SMs active",
+    "3_tensor_active": "tensor cores active",
+    "4_ofu": "OFU",
+    "5_hfu": "HFU",
+    "6_mfu": "MFU",
+}
+"""The rungs of the ladder as people read them."""
+LADDER_RUNGS = tuple(RUNG_NAMES)
 
 CUMULATIVE = ("step", "steps_skipped", "tokens", "samples", "flops")
 """Series that are sums since the start of the run; a resumed run goes on from them."""
@@ -106,10 +115,3 @@ def series_of(name: str) -> Series:
         if known.name.startswith(family + "/<"):
             return known
     raise KeyError(name)
-
-
-def published_names() -> Iterator[str]:
-    """Every fixed name with its prefix, in the order of the table."""
-    for series in SERIES:
-        if "<" not in series.name:
-            yield PREFIX + series.name

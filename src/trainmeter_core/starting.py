@@ -126,6 +126,7 @@ def _start_beside(python: str, options: dict[str, Any]) -> dict[str, Any]:
     told = _first_line(process)
     if "variables" not in told:
         process.kill()
+        process.communicate()
         return told
     _watched_by(process, told, joining.announce(told, process.pid))
     if process.stderr is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from trainmeter_core.passport.markdown import escape, figure, render
@@ -115,12 +116,16 @@ def files(values: Mapping[str, float], passport: Mapping[str, Any]) -> dict[str,
 
 
 def shared_view() -> str:
-    """The charts of an experiment's runs, as the interface keeps a view that was shared by its address."""
-    sections = list(dict.fromkeys(section for section, _kind, _names in CHARTS))
+    """The charts of an experiment's runs, as the interface keeps a view that was shared by its address.
+
+    The charts of a section share its whole width.
+    """
+    charts = Counter(section for section, _kind, _names in CHARTS)
     return json.dumps(
         {
             "compareRunSections": [
-                {"uuid": name, "name": name, "display": True, "isReordered": True} for name in sections
+                {"uuid": name, "name": name, "display": True, "isReordered": True, "columns": count}
+                for name, count in charts.items()
             ],
             "compareRunCharts": [_chart(*chart) for chart in CHARTS],
             "isAccordionReordered": True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from typing import Any, Mapping
 
 VIEW_KEY = "trainmeter"
@@ -51,11 +52,12 @@ def pages(where: Mapping[str, str]) -> str | None:
     if not experiment or not run_id:
         return None
     start = uri.rstrip("/")
+    page = "#/experiments/" + experiment + "/runs"
     if not start.startswith(("http://", "https://")):
         if uri.startswith("databricks"):
             return "run " + run_id + " in experiment " + experiment + " of " + uri
-        return "mlflow ui --backend-store-uri " + uri + ", then run " + run_id
-    base = start + "/#/experiments/" + experiment + "/runs"
+        return "mlflow ui --backend-store-uri " + shlex.quote(uri) + ", in it " + page + "/" + run_id
+    base = start + "/" + page
     return (
         base
         + "/"

@@ -50,13 +50,15 @@ def finish(agent: AgentFace) -> None:
 
 @hookimpl
 def open_local(directory: str) -> Any | None:
-    """Write event files for a run without a tracker; None without tensorboard."""
+    """Write event files for a run without a tracker."""
+    from trainmeter_core.readings import Absent
+
     from .local import LocalEvents
 
     try:
         return LocalEvents(directory)
     except ImportError:
-        return None
+        return Absent("tensorboard is not installed where tm is: pip install 'trainmeter[tensorboard]'")
 
 
 @hookimpl

@@ -29,7 +29,7 @@ class _Live:
     """What is known of one live run."""
 
     __slots__ = (
-        "announced", "before", "closed", "inherited", "key", "last", "next_row", "part", "reference", "rows", "since",
+        "announced", "before", "closed", "key", "last", "next_row", "part", "reference", "rows", "since",
     )  # fmt: skip
 
     def __init__(self, key: str, reference: Callable[[], Any]) -> None:
@@ -38,8 +38,6 @@ class _Live:
         self.rows = Rows()
         self.announced = False
         self.closed = False
-        self.inherited = False
-        """True in a forked child, of a run of its parent's."""
         self.last: dict[str, float] = {}
         self.next_row = 0.0
         """When there may be another row; of the monotonic clock."""
@@ -81,7 +79,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._number = 0
         for state in list(self._runs.values()):
-            state.closed = state.inherited = True
+            state.closed = True
 
     # --- what the tap tells -------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ class TestPublish:
     @pytest.fixture
     def waiting(self):
         directory = make()
-        (directory / "pending-a_tracker.jsonl").write_text("{}\n")
+        (directory / "pending-mlflow.jsonl").write_text("{}\n")
         return directory
 
     def test_nothing_waits(self):
@@ -63,10 +63,17 @@ class TestPublish:
         assert (done.exit_code, done.stdout) == (code, f"{waiting.name}: {said}")
         assert call(publish, "--quiet").stdout == ""
 
-    def test_without_an_adapter_for_it_nothing_is_said_to_be_sent(self, waiting):
+    def test_without_an_adapter_for_it_that_is_said_and_what_waits_stays(self):
+        directory = make()
+        (directory / "pending-a_tracker.jsonl").write_text("{}\n")
+        done = call(publish)
+        assert (done.exit_code, done.stdout.count("\n")) == (1, 1)
+        assert "rows wait for a_tracker, and its adapter is not installed where tm is" in done.stdout
+        assert pending.pending_files(directory)
+
+    def test_what_waits_for_an_adapter_that_is_here_is_that_adapters_to_speak_of(self, waiting):
         done = call(publish)
         assert (done.exit_code, done.stdout) == (0, "")
-        assert pending.pending_files(waiting), "what waits stays"
 
     def test_the_next_run_starts_it_where_something_waits_and_only_there(self, monkeypatch):
         started = []

@@ -66,7 +66,7 @@ def test_a_run_with_nothing_to_show_costs_one_line(home):
     run = a_run()
     done = view()
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"tm view: {run.name} has no tracker and left no series")
+    assert done.stderr.startswith(f"tm view: {run.name} has no tracker and left no files of its own; `tm export`")
     done = view("nonsense")
     assert done.returncode == 2
     assert done.stderr.startswith("tm view: no run named 'nonsense'")

@@ -37,9 +37,11 @@ NOT_RUN = {
     "tm disable": "the same",
     "TRAINMETER=1": "needs such an environment; run by tests/e2e",
     "tm --metrics-port": "a fixed port may be taken; run by tests/outside with a free one",
+    "tm examples/four_waits.py": "run by tests/examples, with its options and without",
     "tm -- torchrun": "eight processes; tests/e2e runs it with two",
     'eval "$(tm completion': "asks a shell's own Tab key; run by tests/cli",
     ".venv/bin/pytest": "the tests do not run themselves",
+    ".venv/bin/coverage": "the same",
     ".venv/bin/pre-commit": "writes into the repository's hooks",
 }
 

@@ -62,7 +62,9 @@ PROGRAMS = {
     "lightning_fit": Expected(
         15, 60, 60 * 16, 15, kinds=("data_wait", "eval", "checkpoint", "logging"), arguments=("{out}",)
     ),
-    "lightning_accumulate": Expected(6, 64, 64 * 16, 16, kinds=("data_wait", "eval"), arguments=("{out}",)),
+    "lightning_fit-plain": Expected(
+        6, 64, 64 * 16, 16, kinds=("data_wait", "eval"), arguments=("{out}", "plain"), program="lightning_fit"
+    ),
     "fabric_loop": Expected(8, 64, 64 * 16, 16, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",)),
     "lora_trainer": Expected(
         12, 48, 48 * 16, 12, kinds=("data_wait", "eval", "checkpoint"), arguments=("{out}",), needs="peft"
@@ -255,4 +257,4 @@ def test_a_convolutional_net_has_an_exact_count(launch):
     run = launch.pair("images").tm
     first, second = 4 * (4 * 9) * 26 * 26, 6 * (8 * 4 * 9) * 24 * 24
     assert run.value("compute.flops.exact") == 150 * (first + second + 6 * (1152 * 16 + 16 * 10))
-    assert "--convention exact counts this model" in run.stderr
+    assert "--convention exact --peak-tflops X counts this model" in run.stderr

@@ -164,7 +164,8 @@ def test_mlflows_own_system_metrics_stay_and_ours_stand_beside_them_where_asked_
     """In the store that a script has by default, a database in its folder."""
     env = {"MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "0.1"}
     told, (client, run_id), bare = with_and_without_tm("plain", "", tmp_path, "--mlflow-system-metrics", **env)
-    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/tm/mlflow.db, then run {run_id}" in told
+    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/tm/mlflow.db, in it #/experiments/" in told
+    assert f"/runs/{run_id}\n" in told
     assert of_user(client, run_id) == of_user(*bare)
     by_mlflow = {name for name in bare[0].get_run(bare[1]).data.metrics if name.startswith("system/")}
     under_tm = {name for name in client.get_run(run_id).data.metrics if name.startswith("system/")}

@@ -62,5 +62,5 @@ def test_a_page_without_a_passport_is_refused(text):
 def test_what_is_not_known_has_no_bar_and_stands_with_its_reason(passport):
     text = page.render(passport)
     assert "75 %" in text  # 1.5 of 2 seconds in steps
-    assert ">1 gpu util<" not in text
+    assert ">GPU busy<" not in text
     assert "efficiency.hfu_pct" in text.partition("not known, and why")[2]

@@ -8,6 +8,7 @@ import sys
 
 import reading
 
+from trainmeter_core.readings import Absent
 from trainmeter_tb import plugin
 
 
@@ -26,9 +27,11 @@ def test_rows_layout_and_passport_are_written(tmp_path):
     assert shlex.split(writer.command) == ["tensorboard", "--logdir", str(directory)]
 
 
-def test_it_is_none_without_tensorboard(tmp_path, monkeypatch):
+def test_without_tensorboard_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.compat.proto", None)
-    assert plugin.open_local(str(tmp_path)) is None
+    opened = plugin.open_local(str(tmp_path))
+    assert isinstance(opened, Absent)
+    assert "pip install 'trainmeter[tensorboard]'" in opened.reason
 
 
 def test_neither_numpy_nor_tensorflow_is_imported(tmp_path):

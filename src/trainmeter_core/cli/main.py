@@ -18,8 +18,6 @@ from .run import OPTIONS, WITH_VALUE, run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-USAGE_ERROR = 2
-
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Do what the command line says and exit; the only place that prints errors and sets exit codes."""

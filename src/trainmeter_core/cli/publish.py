@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from trainmeter_core.outside.pending import deliver, runs_with_pending
+from trainmeter_core.outside.pending import deliver, runs_with_pending, unclaimed
 from trainmeter_core.runlog.locate import find_run
 
 
@@ -33,5 +33,8 @@ def command(ref: str | None, quiet: bool) -> None:
             left += told.left
             rest = f"; {told.left} still wait: {told.reason}" if told.left else ""
             say(f"{run.name}: {told.sent} rows sent to {told.place}{rest}")
+        for tracker in unclaimed(run):
+            left += 1
+            say(f"{run.name}: rows wait for {tracker}, and its adapter is not installed where tm is (`tm doctor`)")
     if left:
         sys.exit(1)

@@ -46,7 +46,7 @@ def places(ref: str | None) -> list[Place]:
         return trackers
     files = directory / LOCAL_TRACKER_DIRECTORY
     if not files.is_dir():
-        raise ValueError(f"{directory.name} has no tracker and left no series to show; `tm passport` says why")
+        raise ValueError(f"{directory.name} has no tracker and left no files of its own; `tm export` writes its series")
     return [(LOCAL, {"directory": str(files)})]
 
 

@@ -65,8 +65,7 @@ def main(words: list[str]) -> None:
     try:
         tree = ProcessTree(int(words[0]))
         command = tree.command or ["unknown"]
-        script = next((word for word in command[1:] if not word.startswith("-")), command[0])
-        session = Beside(options_from(words[1], os.path.basename(script)), command)
+        session = Beside(options_from(words[1], os.path.basename(_program(command))), command)
     except (ValueError, TypeError, ProcessLookupError) as error:
         print(json.dumps({"problem": str(error)}), flush=True)  # noqa: T201 - the program reads it
         return
@@ -93,6 +92,12 @@ def _let_others_end(session: Beside, first: int) -> None:
     others = {ring.identity.pid for ring in rings} - {first}
     while time.monotonic() < until and any(alive(pid) for pid in others):
         time.sleep(_LOOKS_EVERY_S)
+
+
+def _program(command: list[str]) -> str:
+    """The script or module of a Python's command line; the Python itself where its program is a text behind -c."""
+    at = next((at for at, word in enumerate(command[1:], 1) if not word.startswith("-")), 0)
+    return command[0] if command[at - 1] == "-c" else command[at]
 
 
 def _wait_for_the_end(ended: threading.Event) -> None:

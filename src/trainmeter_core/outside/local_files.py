@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.plugins import managers
+from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import LOCAL_TRACKER_DIRECTORY
 from trainmeter_core.series import PREFIX
 
@@ -34,6 +35,8 @@ class LocalFiles:
         self.directory = os.path.join(run_directory, LOCAL_TRACKER_DIRECTORY)
         self._plugins = plugins
         self._writer: LocalWriter | None = None
+        self.missing = ""
+        """What an adapter that could have written files lacks."""
         self._wanted = True
         self._held: list[Held] = []
         self._first_at: float | None = None
@@ -46,6 +49,7 @@ class LocalFiles:
     def not_needed(self) -> None:
         """The run has a tracker of its own."""
         self._wanted = False
+        self.missing = ""
         self._held.clear()
 
     def hold(self, row: Mapping[str, float], wall_time: float) -> None:
@@ -80,8 +84,11 @@ class LocalFiles:
 
     def _open(self) -> bool:
         for _, manager in managers(self._plugins):
-            self._writer = manager.hook.open_local(directory=self.directory)
-            if self._writer is not None:
+            opened = manager.hook.open_local(directory=self.directory)
+            if isinstance(opened, Absent):
+                self.missing = self.missing or opened.reason
+            elif opened is not None:
+                self._writer = opened
                 return True
         # No adapter here can write files; the run log has everything all the same.
         self._wanted = False

@@ -40,6 +40,14 @@ def deliver(run_directory: Path) -> list[Delivered]:
     return told
 
 
+def unclaimed(run_directory: Path) -> list[str]:
+    """The trackers for which something waits in a run directory and no adapter of theirs is here."""
+    here = {plugin.name for plugin in find_plugins()[0]}
+    before, _, after = PENDING.partition("{tracker}")
+    waiting = [path.name[len(before) : -len(after)] for path in pending_files(run_directory)]
+    return [tracker for tracker in waiting if tracker not in here]
+
+
 def deliver_in_background() -> None:
     """Start a `tm publish` of its own when anything waits; the command that was asked for does not wait for it."""
     try:

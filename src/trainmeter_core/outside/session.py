@@ -345,6 +345,9 @@ class Session:
             self._take_around(self.surroundings, self.surroundings.close())
         self._take_rows()
         self._write_local(at_the_end=True)
+        missing = next((one.local.missing for one in self.runs.all() if one.local.missing), "")
+        if missing:
+            self.voice.tell(f"no tracker in this run, and no charts: {missing}")
         self._flush()
 
     def ended(self, end: Exit) -> dict[str, Any]:

@@ -53,11 +53,18 @@ def _mfu(passport: Mapping[str, Any], convention: str) -> str:
         reason = reason_of(passport, "efficiency.mfu_pct") or reason_of(passport, "options.peak_tflops")
         flops = passport["compute"]["flops"]
         fits = _value(flops.get(convention)) is None and _value(flops.get("exact"))
-        return f"MFU n/a: {reason}" + ("; --convention exact counts this model" if fits else "")
+        return f"MFU n/a: {reason}" + (
+            f"; --convention exact{_peak_option(passport)} counts this model" if fits else ""
+        )
     peak = _value(passport["options"]["peak_tflops"])
     source = passport["options"]["peak_source"]
     by = "given by you" if source == "user" else source
     return f"MFU {mfu:.3g} % ({convention}; peak {peak:g} TFLOP/s, {by})"
+
+
+def _peak_option(passport: Mapping[str, Any]) -> str:
+    """What an MFU needs besides a convention, where the peak is not known."""
+    return "" if _value(passport["options"]["peak_tflops"]) else " --peak-tflops X"
 
 
 def _largest_share(shares: Mapping[str, Any]) -> str:

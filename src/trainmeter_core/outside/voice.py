@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import TextIO
 
 
 class Voice:
@@ -21,7 +23,18 @@ class Voice:
         if sys.stderr is None:  # closed at the start: print would take stdout, which is the program's
             return
         try:
-            print(f"tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
+            print(f"{_fresh_line(sys.stderr)}tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
         except (OSError, ValueError):
             # Nobody reads stderr any more.
             return
+
+
+def _fresh_line(stream: TextIO) -> str:
+    """What leads to the beginning of a line on a terminal, wherever the program's progress bar left the cursor.
+
+    As many blanks as the line is wide: within a line they run over into the next one, at its beginning they do not.
+    """
+    try:
+        return " " * os.get_terminal_size(stream.fileno()).columns + "\r"
+    except (OSError, ValueError, AttributeError):  # no terminal; closed; something else than a file
+        return ""

@@ -7,6 +7,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from trainmeter_core.readings import Absent
+from trainmeter_core.series import RUNG_NAMES
 
 from .sheet import Json, reading
 from .worked import worked
@@ -48,12 +49,20 @@ def headline(passport: Json) -> str:
     name = passport["options"]["convention"]
     words = [
         figure(reading(passport, "data.steps"), "steps"),
-        figure(reading(passport, "data.tokens"), "tokens"),
+        _seen(passport),
         f"{figure(reading(passport, 'compute.flops.' + name), 'FLOPs')} ({escape(name)})",
         "MFU " + _mfu(passport),
         "ended: " + (passport["ends"]["how"] or "not recorded"),
     ]
     return "**" + " · ".join(words) + "**"
+
+
+def _seen(passport: Json) -> str:
+    """Tokens; samples for a model that has none."""
+    tokens = reading(passport, "data.tokens")
+    if tokens == 0 and passport["data"]["samples"] is not None:
+        return figure(reading(passport, "data.samples"), "samples")
+    return figure(tokens, "tokens")
 
 
 def _mfu(passport: Json) -> str:
@@ -173,7 +182,7 @@ def _efficiency(passport: Json) -> Rows:
         yield label, cell(known[name])
     for rung, number in known["ladder"].items():
         if number is not None and rung[2:] not in ("hfu", "mfu"):
-            yield "ladder: " + rung[2:].replace("_", " "), cell(number)
+            yield "ladder: " + RUNG_NAMES[rung], cell(number)
 
     reference = passport["hardware"]["reference_mhz"]
     if known["ladder"]["4_ofu"] is not None:
@@ -187,7 +196,7 @@ def _verdicts(passport: Json) -> Rows:
     for verdict in passport["verdicts"]:
         yield verdict["level"], escape(verdict["sentence"])
     for gap in passport["efficiency"]["ladder_gaps"]:
-        path = " → ".join(gap[end][2:].replace("_", " ") for end in ("upper", "lower"))
+        path = " → ".join(RUNG_NAMES.get(gap[end], gap[end][2:]) for end in ("upper", "lower"))
         yield path, escape(gap["sentence"])
 
 
@@ -244,6 +253,7 @@ def cell(number: Json | None) -> str:
 
 
 _UNITS: dict[str, str] = {"percent": "%", "seconds": "s", "FLOPs/token": "FLOPs per token"}
+_ONE = {"steps": "step", "tokens": "token", "samples": "sample", "processes": "process", "micro-batches": "micro-batch"}
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 _SCALED = ("FLOPs", "FLOPs per token", "bytes")
 
@@ -255,7 +265,9 @@ def figure(value: float | Absent, unit: str) -> str:
     if unit in _SCALED:
         return _scaled(value, unit)
     shown = _plain(value) if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"  # noqa: PLR2004
-    return f"{shown} %" if unit == "%" else f"{shown} {unit}"
+    if value == 1 and isinstance(value, int):
+        unit = _ONE.get(unit, unit)
+    return f"{shown} {unit}"
 
 
 def _scaled(value: float, unit: str) -> str:

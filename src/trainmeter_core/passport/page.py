@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Mapping, Tuple
 
 from trainmeter_core.ladder import Ladder, gaps
 from trainmeter_core.readings import Absent
-from trainmeter_core.series import LADDER_RUNGS, TIME_KINDS
+from trainmeter_core.series import LADDER_RUNGS, RUNG_NAMES, TIME_KINDS
 
 from .markdown import figure
 from .sheet import reading
@@ -41,7 +41,7 @@ p{margin:2px 0;color:var(--soft)}.facts{display:flex;flex-wrap:wrap;gap:8px 28px
 .bar{display:grid;grid-template-columns:10em 1fr 6em;gap:10px;align-items:center;margin:3px 0}
 .bar i{display:block;height:14px;background:var(--rest);border-radius:3px;overflow:hidden}
 .bar i u{display:block;height:100%;background:var(--bar)}.bar b{text-align:right;font-weight:600}
-.bar+p{margin:0 0 8px 10.7em;font-size:12.5px}
+.bar+p{margin:0 0 8px 150px;font-size:12.5px}
 table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:3px 12px 3px 0;
 border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}th{font-weight:600}
 td:first-child{color:var(--soft);width:16em}details{margin-top:14px}summary{cursor:pointer;font-weight:600}
@@ -96,8 +96,8 @@ def _head(passport: Json) -> str:
     identity = passport["identity"]
     name = identity.get("name") or identity["script"] or identity["run_id"] or "run"
     facts = (
-        ("tokens", "data.tokens"),
-        ("FLOPs", "compute.flops." + str(passport["compute"]["convention"])),
+        ("trained on", "data.tokens"),
+        ("spent", "compute.flops." + str(passport["compute"]["convention"])),
         ("MFU, " + str(passport["compute"]["convention"]), "efficiency.mfu_pct"),
         ("speed", "efficiency.tokens_per_s"),
         ("per step", "efficiency.step_time_s"),
@@ -121,8 +121,8 @@ def _ladder(passport: Json) -> str:
         sentences = {}
     return _bars(
         "Utilization ladder",
-        ((rung.partition("_")[2].replace("_", " "), value) for rung, value in rungs),
-        {rung.partition("_")[2].replace("_", " "): sentence for rung, sentence in sentences.items()},
+        ((RUNG_NAMES[rung], value) for rung, value in rungs),
+        {RUNG_NAMES[rung]: sentence for rung, sentence in sentences.items()},
     )
 
 
@@ -131,14 +131,19 @@ def _bars(title: str, parts: Iterable[tuple[str, Any]], notes: Mapping[str, str]
     for name, percent in parts:
         if isinstance(percent, Absent):
             continue
-        width = min(max(float(percent), 0.0), 100.0)
-        drawn.append(
-            f'<div class="bar"><span>{escape(name.replace("_", " "))}</span>'
-            f'<i><u style="width:{width:.2f}%"></u></i><b>{percent:.4g} %</b></div>'
-        )
+        drawn.append(bar(name, percent))
         if notes and name in notes:
             drawn.append(f"<p>{escape(notes[name])}</p>")
     return f"<h2>{escape(title)}</h2>" + "".join(drawn) if drawn else ""
+
+
+def bar(name: str, percent: float) -> str:
+    """One line of a chart: a name, a bar from 0 to 100 percent, and the number."""
+    width = min(max(float(percent), 0.0), 100.0)
+    return (
+        f'<div class="bar"><span>{escape(name.replace("_", " "))}</span>'
+        f'<i><u style="width:{width:.2f}%"></u></i><b>{percent:.3g} %</b></div>'
+    )
 
 
 def _mfu(passport: Json) -> str:

@@ -6,9 +6,9 @@ from typing import Any, Iterable, Mapping
 
 from trainmeter_core.ladder import Ladder, gaps
 from trainmeter_core.readings import Absent
-from trainmeter_core.series import LADDER_RUNGS, PREFIX
+from trainmeter_core.series import LADDER_RUNGS, PREFIX, RUNG_NAMES
 
-from .page import escape, render
+from .page import bar, escape, render
 
 _NOT_PUBLISHED = Absent("not published")
 _LAST_PART = '<script type="application/json"'
@@ -33,18 +33,10 @@ def _ladder(passport: Mapping[str, Any], newest: Mapping[str, float]) -> str:
     lines = []
     for rung, value in zip(LADDER_RUNGS, rungs):
         if not isinstance(value, Absent):
-            lines.append(_bar(rung[2:].replace("_", " "), value))
+            lines.append(bar(RUNG_NAMES[rung], value))
             if rung in sentences:
                 lines.append("<p>" + escape(sentences[rung]) + "</p>")
     return "<h2>Utilization ladder, newest reading</h2>" + "".join(lines)
-
-
-def _bar(name: str, percent: float) -> str:
-    width = min(max(percent, 0.0), 100.0)
-    return (
-        f'<div class="bar"><span>{escape(name)}</span><i><u style="width:{width:.2f}%"></u></i>'
-        f"<b>{percent:.4g} %</b></div>"
-    )
 
 
 def _node(newest: Mapping[str, float]) -> str:

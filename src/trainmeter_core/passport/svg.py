@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from trainmeter_core.readings import Absent
-from trainmeter_core.series import LADDER_RUNGS, TIME_KINDS
+from trainmeter_core.series import LADDER_RUNGS, RUNG_NAMES, TIME_KINDS
 
 from .sheet import reading
 
@@ -65,18 +65,13 @@ def ladder(passport: Json, scheme: str = "reader") -> str:
         value = reading(passport, "efficiency.ladder." + rung)
         y = 30 + at * _LINE
         track = WIDTH - _LABEL - 110
-        parts.append(_text(0, y + 12, _label(rung)))
+        parts.append(_text(0, y + 12, RUNG_NAMES[rung]))
         if not isinstance(value, Absent):
             shown = min(max(value, 0.0), 100.0)
             parts.append(f'<rect class="track" x="{_LABEL}" y="{y}" width="{track}" height="15" rx="3"/>')
             parts.append(f'<rect x="{_LABEL}" y="{y}" width="{track * shown / 100:.2f}" height="15" fill="#2a7fbf"/>')
         parts.append(_text(WIDTH - 100, y + 12, _percent(value), dim=isinstance(value, Absent)))
     return _document("Utilization ladder", 30 + len(LADDER_RUNGS) * _LINE, parts, scheme)
-
-
-def _label(rung: str) -> str:
-    name = rung[2:].replace("_", " ")
-    return name.upper() if name in ("ofu", "hfu", "mfu") else name
 
 
 def _percent(value: float | Absent) -> str:

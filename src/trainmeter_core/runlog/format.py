@@ -15,7 +15,7 @@ PASSPORT_FILE = "passport.json"
 PASSPORT_MARKDOWN_FILE = "passport.md"
 LOCAL_TRACKER_DIRECTORY = "tb"
 PENDING = "pending-{tracker}.jsonl"
-"""What a tracker's adapter could not send while the run lasted; gone once `tm publish` has sent it."""
+"""What an adapter, by its name, could not send while the run lasted; gone once `tm publish` has sent it."""
 
 
 class Field(NamedTuple):

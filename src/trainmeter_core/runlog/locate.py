@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from .format import LOG_FILE, RUN_FILE
@@ -44,11 +43,6 @@ def latest_run() -> Path:
     if not runs:
         raise ValueError(f"no run yet in {runs_directory()}: start one with `tm train.py`")
     return runs[-1]
-
-
-def looks_like_local(ref: str) -> bool:
-    """Whether a reference can name a run directory: no scheme, and a path or an id."""
-    return "://" not in ref and not re.match(r"[a-z_]+:", ref)
 
 
 def find_run(ref: str) -> Path:

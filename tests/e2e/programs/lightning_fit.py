@@ -1,4 +1,4 @@
-"""Lightning with its TensorBoard logger, validation and a checkpoint."""
+"""Lightning: its TensorBoard logger, validation and a checkpoint; plain: gradient accumulation and clipping, no logger."""
 
 import sys
 import warnings
@@ -10,6 +10,7 @@ from tiny import GPT, config, digest, tokens
 from torch.utils.data import DataLoader, TensorDataset
 
 warnings.simplefilter("ignore")
+out, plain = sys.argv[1], "plain" in sys.argv
 
 
 class Language(L.LightningModule):
@@ -30,21 +31,21 @@ class Language(L.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-3)
 
 
+if plain:
+    # Eight batches an epoch: two steps of three micro-batches, and one of the two that are left.
+    rows, own = 32, {"accumulate_grad_batches": 3, "gradient_clip_val": 1.0, "val_check_interval": 0.5}
+    own.update(max_epochs=2, num_sanity_val_steps=0, logger=False, enable_checkpointing=False)
+else:
+    rows, own = 20, {"max_epochs": 3, "num_sanity_val_steps": 1, "log_every_n_steps": 2}
+    own.update(logger=TensorBoardLogger(out, name="", version=""))
 L.seed_everything(0, verbose=False)
 language = Language()
 trainer = L.Trainer(
-    max_epochs=3,
-    accelerator="cpu",
-    logger=TensorBoardLogger(sys.argv[1], name="", version=""),
-    log_every_n_steps=2,
-    enable_progress_bar=False,
-    enable_model_summary=False,
-    num_sanity_val_steps=1,
-    default_root_dir=sys.argv[1],
+    accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, default_root_dir=out, **own
 )
 trainer.fit(
     language,
-    DataLoader(TensorDataset(tokens(20, 17)), batch_size=4, num_workers=0),
+    DataLoader(TensorDataset(tokens(rows, 17)), batch_size=4, num_workers=0),
     DataLoader(TensorDataset(tokens(8, 17, seed=1)), batch_size=4, num_workers=0),
 )
 print(digest(language))

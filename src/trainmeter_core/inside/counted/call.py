@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Mapping, NamedTuple, Sequence
 
 _DEPTH = 4
@@ -39,13 +40,28 @@ def facts_of(value: Any, depth: int = _DEPTH) -> Any:
         sizes = tuple(int(n) for n in shape)
         return TensorFacts(sizes, dtype, value.device, bool(value.requires_grad))
     kind = type(value)
-    if depth and kind in (list, tuple) and len(value) < _MOST:
-        return kind(facts_of(each, depth - 1) for each in value)
-    if depth and hasattr(value, "keys") and hasattr(value, "__getitem__") and len(value) < _MOST:
-        return _Mapping(kind, {key: facts_of(value[key], depth - 1) for key in value.keys()})  # noqa: SIM118 - as asked
-    if not hasattr(value, "__dict__") or kind.__module__ in ("torch", "enum"):
-        return value  # a dtype, a device, a member of an enum: it holds no tensor
+    mapping = hasattr(value, "keys") and hasattr(value, "__getitem__")
+    if mapping or isinstance(value, (list, tuple)):
+        if not depth or len(value) > _MOST:
+            raise NotSeen(
+                "an argument of type " + kind.__name__ + " that is nested deeper, or longer, than is searched"
+            )
+        if mapping:
+            return _Mapping(kind, {key: facts_of(value[key], depth - 1) for key in value.keys()})  # noqa: SIM118 - as asked
+        return _Sequence(kind, [facts_of(each, depth - 1) for each in value])
+    if isinstance(value, Enum) or kind.__module__ == "torch" or (not hasattr(value, "__dict__") and not _holds(value)):
+        return value  # a member of an enum, a dtype, a device: it holds no tensor
     raise NotSeen("an argument of type " + kind.__name__)
+
+
+def _holds(value: Any) -> bool:
+    """Whether it is a container of a kind that is not searched."""
+    return hasattr(value, "__iter__") and not isinstance(value, (bytes, range))
+
+
+class _Sequence(NamedTuple):
+    kind: Any
+    facts: list[Any]
 
 
 class _Mapping(NamedTuple):
@@ -54,7 +70,7 @@ class _Mapping(NamedTuple):
 
 
 def made_of(facts: Any, tensor: Any) -> Any:
-    """The value again, each tensor made by `tensor(facts)`; a mapping of another kind becomes one of the same kind."""
+    """The value again, each tensor made by `tensor(facts)`; a container becomes one of the same kind."""
     if isinstance(facts, TensorFacts):
         return tensor(facts)
     if isinstance(facts, _Mapping):
@@ -65,6 +81,7 @@ def made_of(facts: Any, tensor: Any) -> Any:
             return facts.kind(made)
         except TypeError:  # a dataclass-like output, made from keywords
             return facts.kind(**made)
-    if type(facts) in (list, tuple):
-        return type(facts)(made_of(each, tensor) for each in facts)
+    if isinstance(facts, _Sequence):
+        parts = [made_of(each, tensor) for each in facts.facts]
+        return facts.kind(*parts) if hasattr(facts.kind, "_fields") else facts.kind(parts)
     return facts

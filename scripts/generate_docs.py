@@ -96,21 +96,21 @@ model card with metadata), `--out FILE`; several runs make a table.
 LOST_STEPS = """
 ## Restarts and lost steps
 
-A run is restarted when a launcher starts a rank anew, or when another command goes on with its run directory
-([ways to start](starting.md)). Every step that was made counts in `data.steps`, tokens and FLOPs, repeated ones as well.
-`time.lost_steps` are those among them whose work was thrown away: the steps beyond the point that a restart went on from.
-That point is told by the first of these that is known:
+A run is restarted when a launcher starts a rank anew, or when another command goes on with its run directory ([ways
+to start](starting.md)). Every step that was made counts in `data.steps`, tokens and FLOPs, repeated ones as well.
+`time.lost_steps` are those among them whose work was thrown away: the steps beyond the point that a restart went on
+from. That point is told by the first of these that is known:
 
-1. The optimizer's own count of its steps, restored with it (Adam and its like keep one; one that lies on a device is not
-   read, for that would synchronize it). Source: counted.
-2. The file that was loaded before the first step (`torch.load`, safetensors, `torch.distributed.checkpoint`), where this run
-   was seen to save it; files are known by inode number and size. Source: counted.
+1. The optimizer's own count of its steps, restored with it (Adam and its like keep one; one that lies on a device is
+   not read, for that would synchronize it). Source: counted.
+2. The file that was loaded before the first step (`torch.load`, safetensors, `torch.distributed.checkpoint`), where
+   this run was seen to save it; files are known by inode number and size. Source: counted.
 3. Nothing was loaded, and the optimizer's own count is at nothing: the run began anew, and all steps before are lost.
    Source: counted.
 4. The last save that was seen. Source: assumed.
 
-Where none is known, `lost_steps` is null. Of several ranks the one that lost most counts. Progress towards a budget in
-tokens, steps or FLOPs leaves lost steps out, at their mean share.
+Where none is known, `lost_steps` is null. Of several ranks the one that lost most counts. Progress towards a budget
+in tokens, steps or FLOPs leaves lost steps out, at their mean share.
 """
 
 

@@ -38,6 +38,8 @@ NOT_RUN = {
     "TRAINMETER=1": "needs such an environment; run by tests/e2e",
     "tm --metrics-port": "a fixed port may be taken; run by tests/outside with a free one",
     "tm examples/four_waits.py": "run by tests/examples, with its options and without",
+    "tm -- wandb agent": "asks a server for trials; tests/wandb runs it with a server of its own",
+    "tm -- bash": "a script of the reader's; tests/outside runs such loops",
     "tm -- torchrun": "eight processes; tests/e2e runs it with two",
     'eval "$(tm completion': "asks a shell's own Tab key; run by tests/cli",
     ".venv/bin/pytest": "the tests do not run themselves",

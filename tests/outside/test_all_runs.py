@@ -115,6 +115,19 @@ def test_a_loop_that_starts_a_failed_training_again_goes_on_with_its_run(tm_run,
     assert passport["time"]["lost_steps"]["value"] == 2
 
 
+def test_a_training_that_came_to_rest_wakes_again(tm_run, program, tmp_path):
+    """Its passport was written while the loop waited; the whole one takes its place."""
+    train, again = program(TRAIN, "train.py"), program(AGAIN, "again.py")
+    loop = f"until {sys.executable} {again} {tmp_path / 'c.pt'}; do sleep 4; done"
+    lines = tm_run("--", "bash", "-c", f"{sys.executable} {train} 3; {loop}")
+    assert sorted(steps(passport) for passport in passports()) == [3, 10]
+    assert passports()[1]["time"]["restarts"]["value"] == 1
+    assert passports()[1]["observation"]["failures"] == []
+    log = (all_runs()[1] / "log.jsonl").read_text()
+    assert log.count('"type":"exit"') == 2
+    assert len(lines) == 2
+
+
 def test_a_process_that_never_trains_leaves_one_run(tm_run, program):
     helper = program("import torch\n", "helper.py")
     train = program(TRAIN, "train.py")

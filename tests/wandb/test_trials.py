@@ -94,4 +94,8 @@ def test_a_sweeps_agent_under_tm_gives_each_program_that_it_starts_its_own_figur
         assert run.summary["trainmeter/step"] == 6
         assert run.user_config()["lr"] == {"one": 0.1, "two": 0.2}[name]
         assert len(list((tmp_path / "wandb").glob(f"run-*-{name}"))) == 1
+    kept = [json.loads(path.read_text()) for path in tmp_path.rglob("runs/*/passport.json")]
+    assert sorted(passport["identity"]["trackers"][0]["where"]["id"] for passport in kept) == ["one", "two"]
+    assert all(len(passport["identity"]["trackers"]) == 1 for passport in kept)
+    assert [passport["data"]["steps"]["value"] for passport in kept] == [6, 6]
     assert not backend.unknown_ops

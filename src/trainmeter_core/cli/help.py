@@ -17,7 +17,7 @@ tm runs a training program as it is and puts tokens, FLOPs, MFU and GPU use into
   tm torchrun --nproc_per_node=8 t.py  any command: torchrun, accelerate launch, srun, bash
   tm --budget-tokens 20B train.py      how far along the run is, and when it ends
   tm -- passport                       a program that has the name of a command below
-  TM=0 tm train.py                     without tm, for comparison
+  TM=0 tm train.py                     without tm, for comparison; tm --off train.py is the same
 """
 
 

@@ -84,11 +84,11 @@ OPTIONS: list[click.Parameter] = [
         default=None,
         help="a viewer for a run without a tracker (default: at a terminal); --port N, --keep-web",
     ),
-    # Told in the line above: the help is one screen.
+    # Told in the line above, as --off in an example: the help is one screen.
     click.Option(["--port"], metavar="N", type=click.IntRange(0, 65535), default=0, hidden=True),
     click.Option(["--keep-web"], is_flag=True, hidden=True),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
-    click.Option(["--off"], is_flag=True, help="run the command bare, as TM=0 does"),
+    click.Option(["--off"], is_flag=True, hidden=True),
     click.Option(["--version"], is_flag=True, hidden=True),
     click.Option(["--help", "-h"], is_flag=True, help="print this; --version prints the version"),
 ]

@@ -42,6 +42,11 @@ class LocalFiles:
         self._first_at: float | None = None
 
     @property
+    def wanted(self) -> bool:
+        """Whether no tracker of the run's own is known."""
+        return self._wanted
+
+    @property
     def command(self) -> str | None:
         """How to open what was written; None when nothing was."""
         return self._writer.command if self._writer is not None else None

@@ -40,6 +40,7 @@ class OneRun:
             convention=options.convention, peak_tflops=options.peak_tflops, budget=parse_budget(dict(given))
         )
         self.local = LocalFiles(writer.directory, plugins)
+        self._plugins = plugins
         self.passport: dict[str, Any] | None = None
         self.stepped_once = False
         self.failures: list[tuple[str, int, str]] = []
@@ -110,6 +111,10 @@ class OneRun:
         for name in (PASSPORT_FILE, PASSPORT_MARKDOWN_FILE):
             (self.writer.directory / name).unlink(missing_ok=True)
         self.passport = None
+        tracked = not self.local.wanted
+        self.local = LocalFiles(self.writer.directory, self._plugins)
+        if tracked:
+            self.local.not_needed()
 
     def close(self, end: Mapping[str, Any]) -> None:
         """Write how it ended (fields of an `exit` record), and the passport."""

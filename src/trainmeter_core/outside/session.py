@@ -272,14 +272,14 @@ class Session:
 
     def _tracker(self, record: dict[str, Any]) -> None:
         self.web.close()
-        tracker = str(record.get("tracker"))
-        key = (tracker, self.runs.number_of(record))
-        if key in self._trackers:
+        tracker, pid = str(record.get("tracker")), int(record.get("pid", 0))
+        keys = {(tracker, pid), (tracker, self.runs.number_of(record))}
+        if keys & self._trackers:
             return
         for _, manager in managers(self.plugins):
             line: str | None = manager.hook.where(tracker=tracker, place=record["where"])
             if line:
-                self._trackers.add(key)
+                self._trackers |= keys
                 self._say_where(line)
 
     def _say(self, line: str | None) -> None:

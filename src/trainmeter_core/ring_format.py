@@ -22,14 +22,18 @@ IDENTITY = struct.Struct("<8sIIIiiiddd")
 TOTALS = struct.Struct("<QQQQQQ")
 TOTALS_OFFSET = 128
 
-# Three doubles of the header, in the machine's own byte order, by their places in it: what the process is doing now, an
-# index into series.TIME_KINDS; how many steps ended that have no record yet; when the last of these ended. They are
-# like the last step that has one, and the totals do not have them.
+# Doubles of the header, in the machine's own byte order, by their places in it. What the process is doing now, an index
+# into series.TIME_KINDS; how many steps ended that have no record yet; when the last of these ended; the seconds of the
+# first five TIME_KINDS since the process's start, at that moment and at the end of the last step with a record. Steps
+# without a record are like the last one that has one, and the totals do not have them.
 PHASE = 32
 UNWRITTEN = 33
 UNWRITTEN_END = 34
+SECONDS_NOW = 35
+SECONDS_WRITTEN = 40
+STATE_END = 45
 MOST_UNWRITTEN = 16
-STATE = struct.Struct("=3d")
+STATE = struct.Struct("=13d")
 STATE_OFFSET = 8 * PHASE
 
 STEP_RECORD = 1

@@ -17,8 +17,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.agent import Agent
+from trainmeter_core.outside import drain as drain_module
 from trainmeter_core.outside.drain import Drain, RingReader
 from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
+from trainmeter_core.series import TIME_KINDS
 
 VOCAB = 16
 
@@ -192,7 +194,7 @@ def never_late(monkeypatch):
 def test_records_come_a_few_at_a_time_and_nobody_who_asks_misses_a_step(tapped, spool, never_late):
     train(1 + MOST_UNWRITTEN + 3)
     reader = RingReader(str(next(spool.glob("*.ring"))))
-    assert (len(list(reader.steps())), reader.unwritten()[1]) == (1 + MOST_UNWRITTEN, 3)
+    assert (len(list(reader.steps())), reader.unwritten().n) == (1 + MOST_UNWRITTEN, 3)
     assert reader.totals()[1:4:2] == (1 + MOST_UNWRITTEN + 3, 10 * (1 + MOST_UNWRITTEN + 3))
     assert (tapped.ended.steps, tapped.ended.tokens) == (1 + MOST_UNWRITTEN + 3, 10 * (1 + MOST_UNWRITTEN + 3))
     assert (len(list(reader.steps())), reader.unwritten()) == (3, None)
@@ -228,6 +230,37 @@ def test_another_thread_may_ask_at_any_moment(tapped, written):
     assert tapped.ended.tokens == 30000
 
 
+@pytest.mark.parametrize("looks", [(1,), (1, 2, 3), (5, MOST_UNWRITTEN + 1), (3, 3 * MOST_UNWRITTEN)])
+def test_who_pauses_is_up_to_date_and_no_step_is_told_twice(looks, tapped, spool, never_late, monkeypatch):
+    """Steps that were carried over without a record are left out when their records come; nothing of their time is lost."""
+    monkeypatch.setattr(drain_module, "_RESTS_S", 0.0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = iter(DataLoader(TensorDataset(torch.ones(1000, 5, dtype=torch.long)), batch_size=2))
+    log = []
+    drain = Drain(str(spool), log.append)
+    made = 0
+    for look in (*looks, 2 * MOST_UNWRITTEN, 2):
+        for _ in range(look):
+            (batch,) = next(batches)
+            model(batch).sum().backward()
+            optimizer.step()
+        made += look
+        drain.poll()
+        blocks = [record for record in log if record["type"] == "steps"]
+        assert sum(block["n"] for block in blocks) == blocks[-1]["last"] == made
+    tapped.ended.catch_up()
+    drain.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert sum(block["n"] for block in blocks) == made
+    assert sum(block["tokens"] for block in blocks) == 10 * made
+    sums = tapped.ended.sums()
+    steady = sums.since(tapped.ended.startup)
+    for kind, spent in zip(TIME_KINDS, steady.seconds, strict=True):
+        told = sum(block["time"].get(kind) or 0.0 for block in blocks if not block["startup"])
+        assert told == pytest.approx(spent, rel=1e-5, abs=1e-6), kind
+
+
 KILLED = """
 import os, signal, torch
 from torch import nn
@@ -242,7 +275,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("steps", [2, MOST_UNWRITTEN, 3 * MOST_UNWRITTEN + 5])
 def test_a_killed_process_made_all_its_steps(steps, tmp_path):
-    """The last few have no record; how many they were and when the last one ended lies in the ring all the same."""
+    """The last few have no record; how many they were and what their time went to lies in the ring all the same."""
     spool = tmp_path / "spool"
     spool.mkdir()
     code = (
@@ -270,13 +303,14 @@ def test_a_killed_process_made_all_its_steps(steps, tmp_path):
     assert 0 < sum(block["wall_s"] for block in blocks) < time.monotonic() - began
     for block in blocks:
         assert sum(value or 0.0 for value in block["time"].values()) == pytest.approx(block["wall_s"])
+        assert block["startup"] or block["time"]["step"] > 0
 
 
 def test_what_stands_in_the_header_is_believed_only_where_it_can_be_true(tapped, spool, never_late):
     train(4)
     [path] = spool.glob("*.ring")
     reader = RingReader(str(path))
-    assert reader.unwritten()[1:] == (3, tapped.step.last)
+    assert reader.unwritten()[1:4] == (2, 3, tapped.step.last)
     page = tapped.step.page
     for steps, end in (
         (0, 1e9),

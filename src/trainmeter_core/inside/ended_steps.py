@@ -10,6 +10,7 @@ from ..ring_format import (
     FLAG_MIXED_SHAPES,
     FLAG_SKIPPED,
     FLAG_STARTUP,
+    SECONDS_WRITTEN,
     STEP_RECORD,
     TAIL_RECORD,
     UNWRITTEN,
@@ -166,3 +167,5 @@ class EndedSteps:
                  seconds[3] - before[3], seconds[4] - before[4], backward_s),
                 (self._steps, self.skipped, self._tokens, self._samples, _STEP.count),
             )  # fmt: skip
+            for place, spent in enumerate(seconds[:5], SECONDS_WRITTEN):
+                self._step.page[place] = spent

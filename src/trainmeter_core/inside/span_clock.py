@@ -5,7 +5,7 @@ from __future__ import annotations
 from _thread import get_ident
 from time import monotonic
 
-from ..ring_format import PHASE, UNWRITTEN_END
+from ..ring_format import PHASE, STATE_END
 from ..series import TIME_KINDS
 
 MYPY = False
@@ -39,7 +39,7 @@ class SpanClock:
         self.current = OTHER
         self.base = OTHER
         self.last = start
-        self.page: Any = [0.0] * (UNWRITTEN_END + 1)
+        self.page: Any = [0.0] * STATE_END
         self.thread = get_ident()
 
     def set_base(self, kind: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..ring_format import MOST_UNWRITTEN, PHASE, UNWRITTEN, UNWRITTEN_END
+from ..ring_format import MOST_UNWRITTEN, PHASE, SECONDS_NOW, UNWRITTEN, UNWRITTEN_END
 from .span_clock import OTHER, STEP, SpanClock
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ class StepUnderWay(SpanClock):
         unwritten = self.unwritten
         unwritten.append((now, tuple(seconds), self.backward_s))
         self.backward_s = 0.0
+        page[SECONDS_NOW] = seconds[0]
+        page[SECONDS_NOW + 1] = seconds[1]
+        page[SECONDS_NOW + 2] = seconds[2]
+        page[SECONDS_NOW + 3] = seconds[3]
+        page[SECONDS_NOW + 4] = seconds[4]
         page[UNWRITTEN_END] = now
         page[UNWRITTEN] = len(unwritten)
         if len(unwritten) < MOST_UNWRITTEN and now - self.written_at < LATEST_S:

@@ -6,14 +6,18 @@ import json
 import math
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainmeter_core import ring_format as layout
 from trainmeter_core.series import TIME_KINDS
 
 Emit = Callable[[dict[str, Any]], None]
+
+# A process that ends no step for so long has paused: what it noted and did not write is carried over.
+_RESTS_S = 1.0
 
 _TIMES = ("step", "data_wait", "checkpoint", "eval", "logging")
 
@@ -61,13 +65,14 @@ class _Window:
         for shape, calls in shapes.items():
             self.batches[shape] = self.batches.get(shape, 0) + calls
 
-    def add_unwritten(self, like: layout.StepRecord, n: int, end: float) -> None:
-        """Add steps of which is known only that they were like another, and when the last of them ended."""
-        self.first, self.last, self.n = like.step + 1, like.step + n, n
+    def add_unwritten(self, steps: Unwritten) -> None:
+        """Add steps of which each one's own time is not known."""
+        like, n = steps.like, steps.n
+        self.first, self.last, self.n = steps.first, steps.first + n - 1, n
         self.tokens, self.samples, self.micro_batches = n * like.tokens, n * like.samples, n * like.micro_batches
-        self.wall_s, self.end = end - like.end, end
+        self.wall_s, self.end = steps.wall_s, steps.end
         self.loader_seen = bool(like.flags & layout.FLAG_LOADER_SEEN)
-        self.seconds = dict.fromkeys(_TIMES, 0.0)
+        self.seconds = dict(steps.seconds)
         self.batches = {shape: n * calls for shape, calls in _one_shape(like).items()}
 
     def fields(self, startup: bool) -> dict[str, Any]:
@@ -95,6 +100,19 @@ class _Window:
         }
 
 
+class Unwritten(NamedTuple):
+    """Steps that ended and have no record: what each is like, when the last ended, what the time of all went to."""
+
+    like: layout.StepRecord
+    first: int
+    n: int
+    end: float
+    wall_s: float
+    seconds: dict[str, float]
+    clock: list[float]
+    """Seconds by kind since the start of the process."""
+
+
 class RingReader:
     """Reads one ring as it grows. A rank that outran its reader is noticed, and its totals stay true."""
 
@@ -112,6 +130,8 @@ class RingReader:
         self.lost = 0
         self._shapes: dict[tuple[int, int, int], int] = {}
         self._until: float | None = None
+        self._carried: tuple[int, float, list[float]] | None = None
+        """The last step that was carried over without its record, its end, and the clock's seconds by kind then."""
 
     def skip_until(self, until: float | None) -> None:
         """Leave out what ended by then, seconds since the epoch: another reader has had it."""
@@ -121,11 +141,12 @@ class RingReader:
 
     def totals(self) -> layout.Totals:
         """Sums since the start of the process, steps without a record among them."""
-        found = self.unwritten()
         totals = self._totals()
-        if found is None:
+        steps = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[1]
+        like = self._record(totals.records - 1) if totals.records else None
+        if like is None or like.type != layout.STEP_RECORD or not 1 <= steps <= layout.MOST_UNWRITTEN:
             return totals
-        like, n, _ = found
+        n = int(steps)
         return totals._replace(
             steps=totals.steps + n, tokens=totals.tokens + n * like.tokens, samples=totals.samples + n * like.samples
         )
@@ -145,16 +166,27 @@ class RingReader:
         kind: float = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[0]
         return int(kind) if 0 <= kind < len(TIME_KINDS) else TIME_KINDS.index("other")
 
-    def unwritten(self) -> tuple[layout.StepRecord, int, float] | None:
-        """The newest step with a record, how many like it ended since then, and when the last of them did."""
+    def unwritten(self) -> Unwritten | None:
+        """The steps that ended, have no record yet and were not carried over."""
         newest = self._totals().records - 1
-        _, steps, end = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
+        _, steps, end, *seconds = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
         if newest < 0 or not 1 <= steps <= layout.MOST_UNWRITTEN:
             return None
         record = self._record(newest)
-        if record is None or record.type != layout.STEP_RECORD or not record.end <= end < math.inf:
+        if record is None or record.type != layout.STEP_RECORD:
             return None
-        return record, int(steps), end
+        last, since, then = record.step, record.end, seconds[5:]
+        if self._carried is not None and self._carried[0] > last:
+            last, since, then = self._carried
+        n = record.step + int(steps) - last
+        spent = [upto - before for upto, before in zip(seconds[:5], then, strict=True)]
+        if n < 1 or not since <= end < math.inf or not all(0.0 <= each < math.inf for each in spent):
+            return None
+        return Unwritten(record, last + 1, n, end, end - since, dict(zip(_TIMES, spent, strict=True)), seconds[:5])
+
+    def carried_over(self, steps: Unwritten) -> None:
+        """These are known: their records, once they are written, are not to be read again."""
+        self._carried = steps.first + steps.n - 1, steps.end, steps.clock
 
     def _record(self, position: int) -> layout.StepRecord | None:
         """The record at a position of the stream; None when it is not there any more, or was not finished."""
@@ -195,6 +227,8 @@ class RingReader:
                 continue
             shapes = self._shapes
             self._shapes = {}
+            if record.type == layout.STEP_RECORD and self._carried is not None and record.step <= self._carried[0]:
+                continue
             if self._until is not None and self.wall_clock(record.end) <= self._until:
                 continue
             if not record.flags & layout.FLAG_MIXED_SHAPES:
@@ -248,11 +282,7 @@ class Drain:
         """Carry over the rest: no process writes any more. One that was killed has steps without a record."""
         self.poll()
         for reader in self.rings.values():
-            found = reader.unwritten()
-            if found is not None:
-                window = _Window()
-                window.add_unwritten(*found)
-                self._emit_window(reader, window)
+            self._poll_unwritten(reader)
 
     def positions(self) -> dict[str, int]:
         """How far each side file was read, for `resume`."""
@@ -293,8 +323,19 @@ class Drain:
             else:
                 window.add(record, shapes)
         self._emit_window(reader, window)
+        found = reader.unwritten()
+        if found is not None and time.monotonic() - found.end >= _RESTS_S:
+            self._poll_unwritten(reader)
         if reader.lost != lost:
             self._emit({"type": "dropped", **who, "records": reader.lost - lost})
+
+    def _poll_unwritten(self, reader: RingReader) -> None:
+        found = reader.unwritten()
+        if found is not None:
+            reader.carried_over(found)
+            window = _Window()
+            window.add_unwritten(found)
+            self._emit_window(reader, window)
 
     def _emit_window(self, reader: RingReader, window: _Window, startup: bool = False) -> None:
         if window.wall_s or window.n:

@@ -99,7 +99,7 @@ class StepUnderWay(SpanClock):
         self.backward_since = False
         self.optimizer_events += 1
         unwritten = self.unwritten
-        unwritten.append((now, tuple(seconds), self.backward_s))
+        unwritten.append((now, (*seconds,), self.backward_s))
         self.backward_s = 0.0
         page[SECONDS_NOW] = seconds[0]
         page[SECONDS_NOW + 1] = seconds[1]

@@ -29,7 +29,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     in_graph = agent.in_graph
     step = agent.step
 
-    def before(optimizer: Any, *_: Any) -> None:
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not model_calls.compiling() and _SITE.on:
             try:
                 if step.leader and not step.in_optimizer and step.base == STEP:
@@ -41,7 +41,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training
                 _SITE.failed(error)
 
-    def after(optimizer: Any, *_: Any) -> None:
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if model_calls.compiling():
             # Becomes part of the graph and happens whenever that runs, without a break in it.
             in_graph.stepped = optimizer

@@ -66,7 +66,7 @@ class Session:
     def __init__(self, options: RunOptions, argv: list[str]) -> None:
         self.options = options
         self.argv = argv
-        self.voice = Voice(quiet=options.quiet)
+        self.voice = Voice(quiet=options.quiet, transcript=options.transcript)
         self._start = time.monotonic()
         self.given = {name: getattr(options, name) for name in _GIVEN}
         program = program_of(options.kind, options.target, argv)

@@ -46,6 +46,8 @@ def _order(path: str) -> list[Any]:
 
 def _add(content: dict[str, Any], event: Any) -> None:
     what = event.WhichOneof("what")
+    if what is None:
+        return
     if what != "summary":
         # A graph, a session's start, the file's version: as they are, without the time.
         event.ClearField("wall_time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 from typing import Any, Mapping
 
 from trainmeter_core.hookspecs import UsersData
@@ -22,6 +23,9 @@ _CLIENTS_OWN = (
     "requirements.txt",
     "conda-environment.yaml",
 )
+# The passport, and the tables of our panels, which the client names after the run and their keys.
+_OUR_ARTIFACT = re.compile(r"trainmeter-passport-|run-[^-]+-trainmeter")
+_RUN_TABLE = re.compile(r"run-[^-]+-(.*)")
 _OFFLINE = ("offline", "disabled", "dryrun")
 
 
@@ -79,8 +83,8 @@ def _content(path: str) -> tuple[float, dict[str, Any]]:
             _add_row(content, told)
         elif kind == "metric" and not (told.name or told.glob_name).startswith(PREFIX):
             content[f"metric.{told.name or told.glob_name}"] = _hash(told.SerializeToString(deterministic=True))
-        elif kind == "artifact" and not told.name.startswith("trainmeter-passport-"):
-            content.setdefault("artifacts", []).append(told.name)
+        elif kind == "artifact" and not _OUR_ARTIFACT.match(told.name):
+            content.setdefault("artifacts", []).append(_RUN_TABLE.sub(r"run-#-\1", told.name))
         elif kind == "alert":
             content.setdefault("alerts", []).append((told.title, told.text, told.level))
         elif kind == "exit":

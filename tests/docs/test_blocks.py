@@ -33,6 +33,7 @@ NOT_RUN = {
     "tm view": "waits for Ctrl-C; run by tests/cli",
     "tm attach": "watches a process; run by tests/cli",
     "tm compare": "needs two runs; run by tests/cli",
+    "tm selftest -- torchrun": "processes of their own, three times; tests/e2e runs it with trackers",
     "tm enable": "writes into an environment; run by tests/e2e",
     "tm disable": "the same",
     "TRAINMETER=1": "needs such an environment; run by tests/e2e",

@@ -270,9 +270,10 @@ class Agent:
         self._numel[key] = numel
 
         def freed(_: Any) -> None:
-            self._numel.pop(key, None)
-            self._optimizers.pop(key, None)
-            self.counter.gone(key)
+            with _STEP:  # a weak reference's callback that raises is printed on stderr
+                self._numel.pop(key, None)
+                self._optimizers.pop(key, None)
+                self.counter.gone(key)
 
         self._optimizers[key] = ref(optimizer, freed)
         return numel

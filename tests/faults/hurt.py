@@ -1,4 +1,6 @@
-"""A training in whose middle something of the machine's fails, as its first argument says; prints its result."""
+"""What fails on the machine in the middle of a training; as a program, a training that ends in one of these."""
+
+from __future__ import annotations
 
 import json
 import os
@@ -10,11 +12,6 @@ import time
 from pathlib import Path
 
 import tiny_training
-import torch
-
-torch.set_num_threads(1)
-SPOOL, RUN = os.environ.get("TRAINMETER_SPOOL", ""), os.environ.get("TRAINMETER_RUN", "")
-fault, at = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1
 
 
 def no_descriptors_left():
@@ -34,19 +31,6 @@ def forks_and_dies():
         os.waitpid(pid, 0)
 
 
-def forks_and_trains():
-    """Children that train as 64 ranks, at once."""
-    pids = []
-    for rank in range(64):
-        pid = os.fork()
-        if not pid:
-            os.environ.update(RANK=str(rank), WORLD_SIZE="64", LOCAL_RANK=str(rank))
-            tiny_training.train()
-            sys.exit(0)
-        pids.append(pid)
-    assert all(os.waitpid(pid, 0)[1] == 0 for pid in pids)
-
-
 def clock(jump):
     real = time.time
     time.time = lambda: jump(real())
@@ -57,43 +41,43 @@ def replace_by_file(path):
     Path(path).write_text("")
 
 
-def truncate():
-    for path in Path(SPOOL).glob("*.jsonl"):
+def truncate(spool):
+    for path in spool.glob("*.jsonl"):
         os.truncate(path, 0)
 
 
-def garbage(pattern):
-    for path in Path(SPOOL).glob(pattern):
+def garbage(spool, pattern):
+    for path in spool.glob(pattern):
         with path.open("r+b") as file:
             file.write(os.urandom(8192))
 
 
+# Each is given the spool, which the program itself knows nothing of.
 FAULTS = {
-    "none": lambda: None,
-    "the spool is removed": lambda: SPOOL and shutil.rmtree(SPOOL),
-    "the spool becomes a file": lambda: SPOOL and replace_by_file(SPOOL),
-    "the run directory is removed": lambda: RUN and shutil.rmtree(RUN),
-    "no descriptors are left": no_descriptors_left,
-    "no file may grow": no_file_may_grow,
-    "the clock jumps back": lambda: clock(lambda now: now - 1e8),
-    "the clock jumps ahead": lambda: clock(lambda now: now + 1e10),
-    "the clock is no number": lambda: clock(lambda now: float("nan")),
-    "a hundred forks": forks_and_dies,
-    "64 ranks": forks_and_trains,
-    "tm is killed": lambda: SPOOL and os.kill(os.getppid(), signal.SIGKILL),
-    "the program is killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "the spool is removed": shutil.rmtree,
+    "the spool becomes a file": replace_by_file,
+    "no descriptors are left": lambda _: no_descriptors_left(),
+    "no file may grow": lambda _: no_file_may_grow(),
+    "the clock jumps back": lambda _: clock(lambda now: now - 1e8),
+    "the clock jumps ahead": lambda _: clock(lambda now: now + 1e10),
+    "the clock is no number": lambda _: clock(lambda now: float("nan")),
+    "a hundred forks": lambda _: forks_and_dies(),
     "side files are emptied": truncate,
-    "side files are garbage": lambda: garbage("*.jsonl"),
-    "the ring is garbage": lambda: garbage("*.ring"),
-    "the board is garbage": lambda: garbage("board"),
+    "side files are garbage": lambda spool: garbage(spool, "*.jsonl"),
+    "the ring is garbage": lambda spool: garbage(spool, "*.ring"),
+    "the board is garbage": lambda spool: garbage(spool, "board"),
 }
-if fault.endswith("from the start"):
-    FAULTS[fault[: -len(" from the start")]]()
+# What can also be so from the beginning.
+AT_FIRST = ("the spool is removed", "the spool becomes a file", "no descriptors are left", "no file may grow")
 
+KILLS = {"tm": lambda: os.kill(os.getppid(), signal.SIGKILL), "itself": lambda: os.kill(os.getpid(), signal.SIGKILL)}
 
-def log(step, values):
-    if step == at and fault in FAULTS:
-        FAULTS[fault]()
+if __name__ == "__main__":
 
+    def log(step, _values):
+        if step == 1:
+            time.sleep(1)
+            if "TRAINMETER_RUN" in os.environ or sys.argv[1] == "itself":
+                KILLS[sys.argv[1]]()
 
-print(json.dumps(tiny_training.train(log)))
+    print(json.dumps(tiny_training.train(log)))

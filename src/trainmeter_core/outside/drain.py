@@ -190,8 +190,8 @@ class Drain:
         """Carry over everything that is new."""
         try:
             names = sorted(os.listdir(self.spool))
-        except FileNotFoundError:
-            # Somebody emptied the temporary directory: what was mapped stays readable.
+        except OSError:
+            # Somebody emptied the temporary directory, or put something in its place: what was mapped stays readable.
             names = []
         for name in names:
             if name.endswith(".jsonl"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainmeter_core import ring_format as layout
+from trainmeter_core.json_text import parse
 
 Emit = Callable[[dict[str, Any]], None]
 
@@ -267,7 +267,7 @@ class Drain:
         self._sides[name] = start + whole
         for line in text[:whole].splitlines():
             try:
-                event = json.loads(line)
+                event = parse(line)
             except ValueError:
                 # Two processes' torn lines: the next line is whole again.
                 continue

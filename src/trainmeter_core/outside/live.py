@@ -8,7 +8,7 @@ from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.meter import Budget, Meter, Totals, Window
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import TIME_KINDS
-from trainmeter_core.shape_from import shape_of
+from trainmeter_core.shape_from import shape_read
 
 Shape = tuple[int, int, int]
 
@@ -124,7 +124,7 @@ class LiveRun:
         if self._meter is None:
             shape: Any = Absent("the model was not seen")
             if self.description is not None:
-                found = shape_of(self.description)
+                found = shape_read(self.description)
                 shape = found if isinstance(found, Absent) else found[0]
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             meter.counted = self._counted

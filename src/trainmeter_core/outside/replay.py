@@ -174,6 +174,6 @@ _DECODER = json.JSONDecoder()
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         value = _DECODER.decode(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or thousands of brackets
         return None
     return value if isinstance(value, dict) else None

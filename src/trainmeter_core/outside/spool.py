@@ -11,6 +11,7 @@ import tempfile
 from typing import Any
 
 from trainmeter_core.board_format import BOARD_BYTES, write_board
+from trainmeter_core.json_text import parse
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
@@ -77,7 +78,7 @@ def noted_positions(path: str) -> dict[str, int]:
     """How far the side files of a spool were carried over; empty where nothing was noted."""
     try:
         with open(os.path.join(path, _POSITIONS), encoding="ascii") as file:
-            noted = json.load(file)
+            noted = parse(file.read())
     except (OSError, ValueError):
         # tm was killed in its first half second.
         return {}

@@ -62,10 +62,7 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         shape_from = importlib.import_module("trainmeter_core.shape_from")
     except ImportError:  # an agent's directory without the formulas
         return Absent("FLOPs conventions are not part of this installation")
-    try:
-        shaped = shape_from.shape_of(description)
-    except (KeyError, TypeError, ValueError, AttributeError):  # written by another version, or edited
-        return Absent("the model's description is not one that this version can read")
+    shaped = shape_from.shape_read(description)
     if isinstance(shaped, Absent):
         return shaped
     shape, source = shaped

@@ -6,6 +6,7 @@ import html
 import json
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Tuple
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.ladder import Ladder, gaps
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import LADDER_RUNGS, TIME_KINDS
@@ -78,7 +79,7 @@ def passport_in(page: str) -> Json:
     end = page.find("</script>", start)
     if start < 0 or end < 0:
         raise ValueError("the page holds no passport")
-    passport: Json = json.loads(page[start + len(mark) : end])
+    passport: Json = parse(page[start + len(mark) : end], finite=True)
     return passport
 
 

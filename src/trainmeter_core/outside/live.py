@@ -128,7 +128,8 @@ class LiveRun:
                 shape = found if isinstance(found, Absent) else found[0]
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             meter.counted = self._counted
-            meter.recompute = (self.description or {}).get("recompute")
+            recompute = (self.description or {}).get("recompute")
+            meter.recompute = recompute if isinstance(recompute, str) else None
             if self._convention:
                 meter.headline = self._convention
             if self.description is None:

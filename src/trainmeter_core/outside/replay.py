@@ -86,7 +86,7 @@ def rows(
         try:
             stepped = replay.apply(record)
             t = float(record["t"])
-        except (KeyError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
+        except (LookupError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
             continue
         if not stepped or t < due:
             continue
@@ -144,7 +144,10 @@ class _Replay:
             self.live.devices_per_rank = len(record["gpus"]) / self.live.local_ranks
 
     def row(self, t: float) -> Row | None:
-        found = self.live.row()
+        try:
+            found = self.live.row()
+        except (LookupError, TypeError, ValueError, ArithmeticError):  # sizes that no batch has
+            return None
         if found is None:
             return None
         return Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})

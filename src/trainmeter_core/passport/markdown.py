@@ -46,12 +46,10 @@ def render(passport: Json, pictures: str = "") -> str:
 def headline(passport: Json) -> str:
     """One line: steps, tokens, FLOPs, MFU with its convention, peak and where that came from; n/a with the reason."""
     name = passport["options"]["convention"]
-    known = name in passport["compute"]["flops"]
-    flops = reading(passport, "compute.flops." + name) if known else Absent("no such convention")
     words = [
         figure(reading(passport, "data.steps"), "steps"),
         figure(reading(passport, "data.tokens"), "tokens"),
-        f"{figure(flops, 'FLOPs')} ({escape(name)})",
+        f"{figure(reading(passport, 'compute.flops.' + name), 'FLOPs')} ({escape(name)})",
         "MFU " + _mfu(passport),
         "ended: " + (passport["ends"]["how"] or "not recorded"),
     ]

@@ -121,7 +121,7 @@ def _apply_line(application: Application, line: bytes | None) -> None:
         if not isinstance(value, dict):
             raise TypeError("not an object")  # noqa: TRY301  one place counts junk
         known = application.apply(value)
-    except (ValueError, TypeError, KeyError):  # not JSON, a field missing, or a field of another type
+    except (ValueError, TypeError, LookupError):  # not JSON, a field missing, or a field of another type
         if line.endswith(b"\n"):
             notes.junk_lines += 1
         return

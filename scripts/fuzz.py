@@ -46,7 +46,7 @@ def tried(name: str, data: bytes) -> str | None:
         reader.read(data)
     except reader.allowed:
         pass
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what it is for
         return f"{type(error).__name__}: {str(error)[:200]}"
     seconds = time.process_time() - began
     return f"{seconds:.1f} s of a processor for {len(data)} bytes" if seconds > SLOWEST_S else None

@@ -220,8 +220,8 @@ def functions() -> dict[CodeType, FunctionType]:
         if not name.startswith(PACKAGES):
             continue
         for value in list(vars(module).values()):
-            for each in [value, *(vars(value).values() if isinstance(value, type) else ())]:
-                each = getattr(each, "fget", None) or getattr(each, "__func__", None) or each
+            for held in [value, *(vars(value).values() if isinstance(value, type) else ())]:
+                each = getattr(held, "fget", None) or getattr(held, "__func__", None) or held
                 if isinstance(each, FunctionType):
                     found[each.__code__] = each
     return found
@@ -234,7 +234,7 @@ def _makes_something(code: CodeType) -> bool:
 
 
 def _raises(*_args, **_kwargs):
-    raise _INJECTED
+    raise _INJECTED  # noqa: F821 - a global of the module whose function this takes the place of
 
 
 def _nothing(*_args, **_kwargs):
@@ -242,7 +242,7 @@ def _nothing(*_args, **_kwargs):
 
 
 def _garbage(*_args, **_kwargs):
-    return _GARBAGE
+    return _GARBAGE  # noqa: F821 - the same
 
 
 class Garbage:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import random
 import shutil
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from trainmeter_core import ring_format
 from trainmeter_core.board_format import BOARD_BYTES, HEAD, read_board
-from trainmeter_core.cli.model_source import _config, model_of
+from trainmeter_core.cli.model_source import model_of
 from trainmeter_core.cli.passport import read_passport
 from trainmeter_core.outside.drain import Drain, RingReader
 from trainmeter_core.outside.node.sampler import NodeSampler
@@ -30,6 +29,9 @@ from trainmeter_core.runlog.snapshot import SNAPSHOT_FILE
 from trainmeter_mlflow import spool
 from trainmeter_tb.read import read_run as read_events
 from trainmeter_wandb.read import read_file
+
+if TYPE_CHECKING:
+    import random
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="trainmeter-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
@@ -111,7 +113,9 @@ def _passport(data: bytes) -> None:
 
 
 def _config_file(data: bytes) -> None:
-    found = model_of({"path": str(_file("config.json", data)), "seq_len": None, "tied": False, **dict.fromkeys(_NUMBERS)})
+    found = model_of(
+        {"path": str(_file("config.json", data)), "seq_len": None, "tied": False, **dict.fromkeys(_NUMBERS)}
+    )
     assert found is not None
 
 
@@ -153,7 +157,6 @@ READERS: dict[str, Reader] = {
     "node files": Reader(_node),
     "mlflow spool": Reader(_pending),
 }
-__all__ = ["READERS", "Reader", "_config", "mutated"]
 
 _WORDS = (
     b"null", b"-1", b"0", b"1e400", b"NaN", b"Infinity", b"-1e-400", b"9" * 30, b"9" * 5000, b'""', b"[]", b"{}", b"true",
@@ -193,5 +196,8 @@ def _replace_value(out: bytearray, at: int, chance: random.Random) -> None:
     begin = min((found for found in (out.find(mark, at) for mark in (b":", b",", b" ")) if found >= 0), default=-1)
     if begin < 0:
         return
-    end = min((found for found in (out.find(mark, begin + 1) for mark in (b",", b"}", b"]", b" ", b"\n")) if found >= 0), default=len(out))
+    end = min(
+        (found for found in (out.find(mark, begin + 1) for mark in (b",", b"}", b"]", b" ", b"\n")) if found >= 0),
+        default=len(out),
+    )
     out[begin + 1 : end] = chance.choice(_WORDS)

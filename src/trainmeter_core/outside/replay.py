@@ -146,11 +146,9 @@ class _Replay:
     def row(self, t: float) -> Row | None:
         try:
             found = self.live.row()
-        except (LookupError, TypeError, ValueError, ArithmeticError):  # sizes that no batch has
+            return None if found is None else Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})
+        except (LookupError, TypeError, ValueError, ArithmeticError):  # sizes that no batch has, counts that are none
             return None
-        if found is None:
-            return None
-        return Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})
 
 
 def _over_gpus(gpus: list[dict[str, float]]) -> Iterator[tuple[str, float]]:

@@ -28,8 +28,10 @@ _SHOWN_ELSEWHERE = frozenset(
     ("efficiency.mfu", "efficiency.ladder", "model.description", "data.batches", "steady.batches")
 )
 # Marks that reorder the text around them, and controls.
-_STRIPPED = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F))
+_STRIPPED: dict[int, str | None] = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F))
 _STRIPPED.update(dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127)))
+# Bytes of a command line that are no UTF-8 come as half characters, which no file can hold.
+_STRIPPED.update(dict.fromkeys(range(0xD800, 0xE000), "\ufffd"))
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#5a6478;--line:#dfe3ea;--paper:#fff;--bar:#2f6fde;--rest:#eef1f6}

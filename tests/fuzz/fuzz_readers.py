@@ -79,7 +79,7 @@ def _ring(data: bytes) -> None:
         pass
     reader.close()
     path.rename(_file("ring/x.ring", b""))
-    drain = Drain(str(_FOLDER / "ring"), lambda record: json.dumps(record))
+    drain = Drain(str(_FOLDER / "ring"), json.dumps)
     drain.poll()
     drain.close()
 
@@ -92,7 +92,7 @@ def _board(data: bytes) -> None:
 
 def _side_file(data: bytes) -> None:
     _file("side/r0-1.jsonl", data)
-    Drain(str(_FOLDER / "side"), lambda record: json.dumps(record)).poll()
+    Drain(str(_FOLDER / "side"), json.dumps).poll()
 
 
 def _events(data: bytes) -> None:

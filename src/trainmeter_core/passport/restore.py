@@ -113,7 +113,7 @@ def _totals(record: RunRecord, passport: Json) -> None:
     seen = reading(passport, "hardware.ranks_seen")
     if isinstance(seen, Absent):  # a source that knew the sum over ranks alone
         totals = record.summed = RankTotals()
-    elif not seen:
+    elif seen < 1:
         return
     else:
         for rank in range(_no_more_than(seen)):

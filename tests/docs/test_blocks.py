@@ -115,7 +115,9 @@ def test_every_command_of_tm_parses(command, place, monkeypatch):
         found = getattr(__import__(module, fromlist=[name]), name)
         words = [word for word in line.rest[1:] if word not in ("RUN", "A", "B")] + ["x"] * line.rest.count("RUN")
         assert found.make_context("tm", words, resilient_parsing=True) is not None
-        if not found.context_settings.get("allow_interspersed_args", True):  # what comes after the program is the program's
+        if not found.context_settings.get(
+            "allow_interspersed_args", True
+        ):  # what comes after the program is the program's
             words = list(itertools.takewhile(lambda word: word.startswith("--") and word != "--", words))
         known_options = {
             option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)

@@ -6,6 +6,8 @@ import json
 import struct
 from typing import Any
 
+from .json_text import parse
+
 BOARD_BYTES = 1 << 16
 
 # Odd while a write is going on, and the length of the JSON text that follows.
@@ -33,7 +35,7 @@ def read_board(source: Any) -> dict[str, Any] | None:
         text = bytes(source[HEAD.size : HEAD.size + length])
         if HEAD.unpack_from(source, 0) == (sequence, length):
             try:
-                content = json.loads(text)
+                content = parse(text)
             except ValueError:
                 return None
             return content if isinstance(content, dict) else None

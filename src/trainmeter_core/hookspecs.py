@@ -60,6 +60,17 @@ class Delivered(NamedTuple):
     """Why rows are left."""
 
 
+class UsersData(NamedTuple):
+    """What a program itself logged to one run of a tracker, for `tm selftest`."""
+
+    name: str
+    """The run, by the same name whenever the same program is run: ``TensorBoard runs/*, run 1``."""
+    files: tuple[str, ...]
+    """The files and folders that hold it, relative to the directory that was looked into."""
+    content: Mapping[str, Any]
+    """What the user logged, comparable with ==, by names for people: without ours, without clocks and random ids."""
+
+
 class AgentFace(Protocol):
     """What an adapter may ask of the agent inside the trainer. Every method is cheap and never raises."""
 
@@ -271,6 +282,22 @@ class Hooks:
         """One line saying how to look at a run that `AgentFace.publishes_to` announced.
 
         Process: tm. Thread: main. Rate: once per run. Returns: a URL or a command, or None when it is not ours.
+        """
+
+    @hookspec
+    def users_data(self, directory: str) -> list[UsersData]:  # type: ignore[empty-body]
+        """Read what programs logged to this tracker in files below a directory, without what is trainmeter's.
+
+        Process: tm. Thread: main. Rate: once per run of `tm selftest`. Returns: one entry per run, in the order in
+        which they were begun; none without the tracker's library.
+        """
+
+    @hookspec
+    def kept_apart(self, directory: str, base: Mapping[str, str]) -> Mapping[str, str]:  # type: ignore[empty-body]
+        """Variables that keep what a program logs off the network: in its own files, or below a directory.
+
+        `base` is the environment that the program would have. Process: tm. Thread: main. Rate: once per run of
+        `tm selftest`. Returns: only what is added or changed.
         """
 
     @hookspec

@@ -100,10 +100,15 @@ def note(theirs: str, ours: str) -> str | None:
 
     None when it needs no change, or when the user's text would no longer be whole.
     """
-    kept = _BLOCK.sub("\n\n", theirs).strip("\n") if _START in theirs else theirs
+    kept = without_note(theirs)
     block = _START + "\n" + ours + "\n" + _END
     whole = (kept.rstrip("\n") + "\n\n" if kept.strip() else "") + block
     return None if whole == theirs or len(whole) > LONGEST_NOTE else whole
+
+
+def without_note(theirs: str) -> str:
+    """The description without our lines."""
+    return _BLOCK.sub("\n\n", theirs).strip("\n") if _START in theirs else theirs
 
 
 def files(values: Mapping[str, float], passport: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
-from trainmeter_core.hookspecs import AgentFace, Check, Delivered, Option, Undo, hookimpl
+from trainmeter_core.hookspecs import AgentFace, Check, Delivered, Option, Undo, UsersData, hookimpl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -85,6 +85,22 @@ def open_run(ref: str, server: str | None) -> Any | None:
     from .read import open_run as read_run
 
     return read_run(found[0], server or found[1])
+
+
+@hookimpl
+def users_data(directory: str) -> list[UsersData]:
+    """Give what the user logged to stores below a directory."""
+    from .users import users_data as read
+
+    return read(directory)
+
+
+@hookimpl
+def kept_apart(directory: str, base: Mapping[str, str]) -> Mapping[str, str]:
+    """Give a database of its own in place of a server."""
+    from .users import kept_apart as variables
+
+    return variables(directory, base)
 
 
 @hookimpl

@@ -69,7 +69,7 @@ class Sender:
                 self._waiting.popleft()
             self._waiting.append(row)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self.NAME, daemon=True)
+                self._thread = threading.Thread(target=self._work, name=self.NAME, daemon=True)
                 self._thread.start()
             self._changed.notify()
 
@@ -88,6 +88,11 @@ class Sender:
         self._spool(rest, undrawn)
 
     # --- the thread ---------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        # Python prints what ends a thread; what waits is left in the run directory at the end.
+        with self._agent.guard("mlflow.sender"):
+            self._run()
 
     def _run(self) -> None:
         failures = 0

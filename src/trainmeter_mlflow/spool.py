@@ -8,6 +8,7 @@ import json
 import os
 from typing import Any, Iterator, NamedTuple
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.runlog.format import PENDING
 
 FILE = PENDING.format(tracker="mlflow")
@@ -74,7 +75,7 @@ def locked(directory: str) -> Iterator[None]:
 
 def _parcel(line: str) -> Any:
     try:
-        told = json.loads(line)
+        told = parse(line)
         return Parcel(
             str(told["tracking_uri"]),
             str(told["run_id"]),
@@ -84,6 +85,6 @@ def _parcel(line: str) -> Any:
             bool(told["panels"]),
             bool(told.get("whole", True)),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         # Half a line, or one that is not ours.
         return None

@@ -95,8 +95,9 @@ def _logging(
             with agent.logging(), publisher.inside:
                 result = original(self, *args, **kwargs)
         finally:
-            publisher.waited(logs.called, time.monotonic() - began)
-        place = agent.guard("mlflow." + name)
+            place = agent.guard("mlflow." + name)
+            with place:
+                publisher.waited(logs.called, time.monotonic() - began)
         if logs.argument and getattr(place, "on", True):
             with place:
                 run_id, logged = _arguments(args, kwargs, logs.argument)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Mapping
 
-from trainmeter_core.hookspecs import AgentFace, Check, Undo, hookimpl
+from trainmeter_core.hookspecs import AgentFace, Check, Undo, UsersData, hookimpl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -87,6 +87,14 @@ def doctor() -> list[Check]:
     from .checks import checks
 
     return checks()
+
+
+@hookimpl
+def users_data(directory: str) -> list[UsersData]:
+    """Give what the user wrote to event files."""
+    from .users import users_data as read
+
+    return read(directory)
 
 
 @hookimpl

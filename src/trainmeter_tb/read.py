@@ -5,10 +5,10 @@ Streams every file once, however large; nothing is sampled. Damaged and torn rec
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.passport import schema
 from trainmeter_core.passport.restore import restore
 from trainmeter_core.readings import Absent
@@ -198,7 +198,7 @@ def _passport_in(text: bytes) -> dict[str, Any] | None:
 
 def _object_in(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = parse(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Mapping
 
-from trainmeter_core.hookspecs import AgentFace, Check, Undo, hookimpl
+from trainmeter_core.hookspecs import AgentFace, Check, Undo, UsersData, hookimpl
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,6 +78,22 @@ def open_run(ref: str, server: str | None) -> Any | None:
     from .read import open_run as read_run
 
     return read_run(ref, server)
+
+
+@hookimpl
+def users_data(directory: str) -> list[UsersData]:
+    """Give what the user logged to runs below a directory."""
+    from .users import users_data as read
+
+    return read(directory)
+
+
+@hookimpl
+def kept_apart(directory: str, base: Mapping[str, str]) -> Mapping[str, str]:
+    """Let the client write offline runs; those of a folder of its own go elsewhere."""
+    from .users import kept_apart as variables
+
+    return variables(directory, base)
 
 
 @hookimpl

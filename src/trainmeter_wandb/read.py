@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.passport import page, schema
 from trainmeter_core.passport.restore import restore
 
@@ -192,6 +192,6 @@ def _value(item: Any) -> Any:
 
 def _json(text: Any) -> Any:
     try:
-        return json.loads(text)
+        return parse(text)
     except (TypeError, ValueError):
         return None

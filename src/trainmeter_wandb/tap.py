@@ -10,6 +10,8 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
+from . import footer
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -57,11 +59,14 @@ def install(module: ModuleType, agent: AgentFace, publisher: Publisher) -> Undo:
     if log_name is None:
         raise RuntimeError("this wandb has another Run.log than trainmeter knows; nothing is published there")
     active: list[bool] = [True]
-    taps: dict[str, Callable[..., Any]] = {log_name: _log(cls.__dict__[log_name], agent, publisher, active)}
+    taps: dict[str, Any] = {log_name: _log(cls.__dict__[log_name], agent, publisher, active)}
     if start_name is not None:
         taps[start_name] = _start(cls.__dict__[start_name], agent, publisher, active)
     if finish_name is not None:
         taps[finish_name] = _finish(cls.__dict__[finish_name], agent, publisher, active)
+    printed = footer.tapped(cls, agent, active)
+    if printed is not None:
+        taps[footer.METHOD] = printed
     originals = {name: cls.__dict__[name] for name in taps}
     for name, tap in taps.items():
         setattr(cls, name, tap)

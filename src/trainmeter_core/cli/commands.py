@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "enable": ("trainmeter_core.cli.enable:command", "programs that measure themselves, where tm cannot be in front"),
     "disable": ("trainmeter_core.cli.enable:disable_command", ""),  # told by `tm enable --help`
     "doctor": ("trainmeter_core.cli.doctor:command", "what tm can see here, and what to do about the rest"),
+    "selftest": ("trainmeter_core.cli.selftest:command", "your command without and with tm: does anything differ?"),
     "completion": ("trainmeter_core.cli.completion:command", ""),  # told by the pages; once in a shell's life
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.passport import card as cards
 from trainmeter_core.passport import compare, markdown, overlay, page, schema
 from trainmeter_core.passport import svg as pictures
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trainmeter_core.run_record import RunRecord
 
 Passport = dict[str, Any]
+_LARGEST = 64 << 20
 
 
 def open_elsewhere(ref: str, server: str | None = None) -> RunRecord | None:
@@ -73,13 +75,22 @@ def of_directory(directory: Path) -> Passport:
 def read_passport(path: Path) -> Passport:
     """A passport from its file. Raises ValueError with one line when it is not one."""
     try:
-        passport: Passport = json.loads(path.read_bytes())
+        passport: Passport = parse(_bytes(path), finite=True)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     problems = schema.problems(passport)
     if problems:
         raise ValueError(f"{path} is not a trainmeter passport: {problems[0]}")
     return passport
+
+
+def _bytes(path: Path) -> bytes:
+    """The file's content. Raises ValueError for one that is larger than any passport."""
+    with path.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError("larger than a passport is")
+    return content
 
 
 def document(

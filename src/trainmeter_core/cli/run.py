@@ -87,6 +87,8 @@ OPTIONS: list[click.Parameter] = [
     # Told in the line above, as --off in an example: the help is one screen.
     click.Option(["--port"], metavar="N", type=click.IntRange(0, 65535), default=0, hidden=True),
     click.Option(["--keep-web"], is_flag=True, hidden=True),
+    # Where tm notes down what it says on stderr, for `tm selftest`.
+    click.Option(["--transcript"], metavar="FILE", default="", hidden=True),
     click.Option(["--quiet"], is_flag=True, help="no lines of tm's own on stderr"),
     click.Option(["--off"], is_flag=True, hidden=True),
     click.Option(["--version"], is_flag=True, hidden=True),

@@ -32,6 +32,7 @@ if MYPY:
     from typing import Any, Callable
 
 
+_STEP = site("optimizer step")
 _INSTALL = site("install")
 
 
@@ -235,10 +236,11 @@ class Agent:
         self._numel[key] = numel
 
         def freed(_: Any) -> None:
-            self._numel.pop(key, None)
-            self._optimizers.pop(key, None)
-            self.counter.gone(key)
-            self.step.leader = 0
+            with _STEP:  # a weak reference's callback that raises is printed on stderr
+                self._numel.pop(key, None)
+                self._optimizers.pop(key, None)
+                self.counter.gone(key)
+                self.step.leader = 0
 
         self._optimizers[key] = ref(optimizer, freed)
         return numel

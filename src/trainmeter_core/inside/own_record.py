@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from time import time
 from typing import TYPE_CHECKING
 
+from ..json_text import parse
 from ..passport.build import build
 from ..readings import Absent
 from ..run_record import RunRecord
@@ -69,7 +69,7 @@ def _hardware(directory: str) -> list[dict[str, Any]]:
     try:
         with open(os.path.join(directory, "log.jsonl"), "rb") as file:
             lines = file.read(_HEAD_BYTES).split(b"\n")[:-1]
-        found = [json.loads(line) for line in lines if b'"hardware"' in line]
+        found = [parse(line) for line in lines if b'"hardware"' in line]
     except (OSError, ValueError):
         # As below, or a line that is no record.
         return []
@@ -79,7 +79,7 @@ def _hardware(directory: str) -> list[dict[str, Any]]:
 def _run_file(directory: str) -> Any:
     try:
         with open(os.path.join(directory, "run.json"), "rb") as file:
-            about = json.loads(file.read())
+            about = parse(file.read())
     except (OSError, ValueError):
         # The run directory could not be made, or lies on another node.
         return None

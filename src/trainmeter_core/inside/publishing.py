@@ -42,6 +42,9 @@ ROW_INTERVAL_S = 1.0
 _LOSSES_INTERVAL_S = 5.0
 
 
+_LOGGING = site("logging time")
+
+
 class _LogCall:
     """A user's tracker call: counted as logging time when it runs on the training thread."""
 
@@ -51,10 +54,17 @@ class _LogCall:
         self._clock = clock
 
     def __enter__(self) -> None:
-        self._outer = self._clock.enter(span_clock.LOGGING)
+        self._outer = span_clock.ELSEWHERE
+        try:
+            self._outer = self._clock.enter(span_clock.LOGGING)
+        except Exception as error:  # noqa: BLE001 - anything of ours: the user's call comes next
+            _LOGGING.failed(error)
 
     def __exit__(self, *_: object) -> None:
-        self._clock.leave(self._outer)
+        try:
+            self._clock.leave(self._outer)
+        except Exception as error:  # noqa: BLE001 - the same: the user's call has a result
+            _LOGGING.failed(error)
 
 
 class Publishing:

@@ -34,8 +34,10 @@ def end_agent() -> None:
     global _agent
     agent, _agent = _agent, None
     if agent is not None:
-        agent.finish()
-        agent.uninstall()
+        with site("finish"):
+            agent.finish()
+        with site("uninstall"):
+            agent.uninstall()
 
 
 def current_agent() -> Agent | None:
@@ -45,7 +47,9 @@ def current_agent() -> Agent | None:
 
 def _finish() -> None:
     if _agent is not None:
-        _agent.finish()
+        # What is raised at exit would be printed where the program's own output is.
+        with site("finish"):
+            _agent.finish()
 
 
 def _after_fork() -> None:

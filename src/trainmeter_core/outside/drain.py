@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
 import os
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trainmeter_core import ring_format as layout
+from trainmeter_core.json_text import parse
 from trainmeter_core.series import TIME_KINDS
 
 Emit = Callable[[dict[str, Any]], None]
@@ -266,8 +266,8 @@ class Drain:
         """Carry over everything that is new."""
         try:
             names = sorted(os.listdir(self.spool))
-        except FileNotFoundError:
-            # Somebody emptied the temporary directory: what was mapped stays readable.
+        except OSError:
+            # Somebody emptied the temporary directory, or put something in its place: what was mapped stays readable.
             names = []
         for name in names:
             if name.endswith(".jsonl"):
@@ -361,7 +361,7 @@ class Drain:
         self._sides[name] = start + whole
         for line in text[:whole].splitlines():
             try:
-                event = json.loads(line)
+                event = parse(line)
             except ValueError:
                 # Two processes' torn lines: the next line is whole again.
                 continue

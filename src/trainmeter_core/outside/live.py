@@ -9,7 +9,7 @@ from trainmeter_core.meter import Budget, Meter, Totals, Window
 from trainmeter_core.readings import Absent
 from trainmeter_core.restarts import Life, Lives, lost_steps
 from trainmeter_core.series import TIME_KINDS
-from trainmeter_core.shape_from import shape_of
+from trainmeter_core.shape_from import shape_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,11 +198,12 @@ class LiveRun:
         if self._meter is None:
             shape: Any = Absent("the model was not seen")
             if self.description is not None:
-                found = shape_of(self.description)
+                found = shape_read(self.description)
                 shape = found if isinstance(found, Absent) else found[0]
             meter = Meter(shape, ranks=self.world_size, budget=self._budget)
             meter.counted = self._counted
-            meter.recompute = (self.description or {}).get("recompute")
+            recompute = (self.description or {}).get("recompute")
+            meter.recompute = recompute if isinstance(recompute, str) else None
             if self._convention:
                 meter.headline = self._convention
             if self.description is None:

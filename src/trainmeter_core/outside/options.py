@@ -32,6 +32,8 @@ class RunOptions:
     metrics_port: int = 0
     """Where /metrics is served on loopback; 0: any free port."""
     quiet: bool = False
+    transcript: str = ""
+    """A file for what tm says, line by line as JSON; "": none."""
     progress: bool = False
     web: bool | None = None
     """A viewer on loopback for a run without a tracker; None: where stderr is a terminal."""

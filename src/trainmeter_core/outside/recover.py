@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import LOG_FILE, PASSPORT_FILE, RUN_FILE
 from trainmeter_core.runlog.locate import all_runs
@@ -101,8 +102,6 @@ def _carry_over(spool: str, directory: Path, writer: RunWriter) -> int:
 
 def _last_times(directory: Path) -> dict[tuple[int, int], float]:
     """The end of the last logged block of every process: what the rings hold up to then is in the log."""
-    import json
-
     from trainmeter_core.runlog.read import lines
 
     last: dict[tuple[int, int], float] = {}
@@ -110,7 +109,7 @@ def _last_times(directory: Path) -> dict[tuple[int, int], float]:
         if line is None or not line.startswith(b'{"type":"steps"'):
             continue
         with contextlib.suppress(ValueError, KeyError, TypeError):  # a torn or damaged line
-            block = json.loads(line)
+            block = parse(line)
             last[block["rank"], block["pid"]] = float(block["t"])
     return last
 

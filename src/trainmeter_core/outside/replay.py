@@ -86,7 +86,7 @@ def rows(
         try:
             stepped = replay.apply(record)
             t = float(record["t"])
-        except (KeyError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
+        except (LookupError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
             continue
         if not stepped or t < due:
             continue
@@ -148,10 +148,11 @@ class _Replay:
             self.live.devices_per_rank = len(record["gpus"]) / self.live.local_ranks
 
     def row(self, t: float) -> Row | None:
-        found = self.live.row()
-        if found is None:
+        try:
+            found = self.live.row()
+            return None if found is None else Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})
+        except (LookupError, TypeError, ValueError, ArithmeticError):  # sizes that no batch has, counts that are none
             return None
-        return Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})
 
 
 def _over_gpus(gpus: list[dict[str, float]]) -> Iterator[tuple[str, float]]:
@@ -178,6 +179,6 @@ _DECODER = json.JSONDecoder()
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         value = _DECODER.decode(line.decode())
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or thousands of brackets
         return None
     return value if isinstance(value, dict) else None

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 TICK_S = 0.5
 _ROW_EVERY_S = 1.0
 SNAPSHOT_EVERY_S = 60.0
+_MOST_FAILURES = 100
 
 _GIVEN = ("convention", "peak_tflops", "budget_tokens", "budget_steps", "budget_flops", "budget_hours")
 _SEEN_FROM_OUTSIDE = {"code": None, "signal": None}
@@ -71,7 +72,7 @@ class Session:
     def __init__(self, options: RunOptions, argv: list[str]) -> None:
         self.options = options
         self.argv = argv
-        self.voice = Voice(quiet=options.quiet)
+        self.voice = Voice(quiet=options.quiet, transcript=options.transcript)
         self._start = time.monotonic()
         self.given = {name: getattr(options, name) for name in _GIVEN}
         self.plugins, broken = find_plugins(without=options.no_plugins)
@@ -308,8 +309,13 @@ class Session:
                 self.own_failure(error)
 
     def own_failure(self, error: Exception) -> None:
-        """Something of tm's own failed while the command ran."""
-        self.failures.append(("tm", 1, f"{type(error).__name__}: {error}"))
+        """Something of tm's own failed while the command ran; the same again, at each tick perhaps, is one entry."""
+        told = f"{type(error).__name__}: {error}"
+        for at, (site, count, first) in enumerate(self.failures):
+            if (site, first) == ("tm", told) or (site == "tm" and at >= _MOST_FAILURES):
+                self.failures[at] = (site, count + 1, first)
+                return
+        self.failures.append(("tm", 1, told))
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.board_format import BOARD_BYTES, write_board
+from trainmeter_core.json_text import parse
 
 if TYPE_CHECKING:
     from .one_run import OneRun
@@ -86,7 +87,7 @@ def noted_positions(path: str) -> dict[str, int]:
     """How far the side files of a spool were carried over; empty where nothing was noted."""
     try:
         with open(os.path.join(path, _POSITIONS), encoding="ascii") as file:
-            noted = json.load(file)
+            noted = parse(file.read())
     except (OSError, ValueError):
         # tm was killed in its first half second.
         return {}

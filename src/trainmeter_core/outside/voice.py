@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TextIO
 
 
 class Voice:
-    """`say` is for what must be said; `tell` keeps quiet under --quiet."""
+    """`say` is for what must be said; `tell` keeps quiet under --quiet. All of it is noted down in `transcript`."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, transcript: str = "") -> None:
         self._quiet = quiet
+        self._transcript = transcript
 
     def tell(self, line: str) -> None:
         """Say a line, unless the user asked for none."""
@@ -23,7 +25,11 @@ class Voice:
         if sys.stderr is None:  # closed at the start: print would take stdout, which is the program's
             return
         try:
-            print(f"{_fresh_line(sys.stderr)}tm: {line}", file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
+            said = f"{_fresh_line(sys.stderr)}tm: {line}"
+            print(said, file=sys.stderr, flush=True)  # noqa: T201 - stderr is where tm speaks
+            if self._transcript:
+                with open(self._transcript, "a", encoding="ascii") as file:
+                    file.write(json.dumps(said + "\n") + "\n")
         except (OSError, ValueError):
             # Nobody reads stderr any more.
             return

@@ -62,10 +62,7 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         shape_from = importlib.import_module("trainmeter_core.shape_from")
     except ImportError:  # an agent's directory without the formulas
         return Absent("FLOPs conventions are not part of this installation")
-    try:
-        shaped = shape_from.shape_of(description)
-    except (KeyError, TypeError, ValueError, AttributeError):  # written by another version, or edited
-        return Absent("the model's description is not one that this version can read")
+    shaped = shape_from.shape_read(description)
     if isinstance(shaped, Absent):
         return shaped
     shape, source = shaped
@@ -86,5 +83,9 @@ def formulas_for(description: Mapping[str, Any] | Absent) -> Formulas | Absent:
         count: int | Absent = executed.executed_flops(shape, batch, recompute)
         return count
 
-    known = recompute in executed.RECOMPUTED
+    known = (recompute is None or isinstance(recompute, str)) and recompute in executed.RECOMPUTED
+    try:
+        of_sequence(1, 1)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # parts that are no numbers
+        return Absent("the model's description is not one that this version can read")
     return Formulas(flops.HEADLINE, shape, source, of_sequence, executed_of_sequence if known else None)

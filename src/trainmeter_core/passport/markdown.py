@@ -302,6 +302,8 @@ _ESCAPES.update({ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;", ord('"')
 _ESCAPES.update(dict.fromkeys((*range(32), 127, 0x85, 0x2028, 0x2029), " "))
 # Marks that reorder the text around them.
 _ESCAPES.update(dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F), ""))
+# Bytes of a command line that are no UTF-8 come as half characters, which no file can hold.
+_ESCAPES.update(dict.fromkeys(range(0xD800, 0xE000), "\ufffd"))
 _ESCAPES[ord("@")] = "&#64;"
 
 

@@ -6,6 +6,7 @@ import html
 import json
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Tuple
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.ladder import Ladder, gaps
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import LADDER_RUNGS, RUNG_NAMES, TIME_KINDS
@@ -27,8 +28,10 @@ _SHOWN_ELSEWHERE = frozenset(
     ("efficiency.mfu", "efficiency.ladder", "model.description", "data.batches", "steady.batches")
 )
 # Marks that reorder the text around them, and controls.
-_STRIPPED = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F))
+_STRIPPED: dict[int, str | None] = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F))
 _STRIPPED.update(dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127)))
+# Bytes of a command line that are no UTF-8 come as half characters, which no file can hold.
+_STRIPPED.update(dict.fromkeys(range(0xD800, 0xE000), "\ufffd"))
 
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1c2330;--soft:#5a6478;--line:#dfe3ea;--paper:#fff;--bar:#2f6fde;--rest:#eef1f6}
@@ -78,7 +81,7 @@ def passport_in(page: str) -> Json:
     end = page.find("</script>", start)
     if start < 0 or end < 0:
         raise ValueError("the page holds no passport")
-    passport: Json = json.loads(page[start + len(mark) : end])
+    passport: Json = parse(page[start + len(mark) : end], finite=True)
     return passport
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RunRecord
 
@@ -119,7 +121,7 @@ def _apply_line(application: Application, line: bytes | None) -> None:
         if not isinstance(value, dict):
             raise TypeError("not an object")  # noqa: TRY301  one place counts junk
         known = application.apply(value)
-    except (ValueError, TypeError, KeyError):  # not JSON, a field missing, or a field of another type
+    except (ValueError, TypeError, LookupError):  # not JSON, a field missing, or a field of another type
         if line.endswith(b"\n"):
             notes.junk_lines += 1
         return
@@ -151,9 +153,13 @@ def _refuse(constant: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+# Only a number such as this can be too large for a float; all others take the fast way.
+_LARGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")
 
 
 def _parse(data: bytes) -> Any:
+    if _LARGE.search(data):
+        return parse(data, finite=True)
     try:
         return _DECODER.decode(data.decode())
     except RecursionError as error:  # thousands of brackets

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core import gpu_totals, restarts, run_record, run_tables
 from trainmeter_core.flops import counted
+from trainmeter_core.json_text import parse
 from trainmeter_core.readings import Absent
 from trainmeter_core.version import __version__
 
@@ -62,7 +63,7 @@ def load(directory: Path, application: Application) -> int:
     """Put the state of a fitting snapshot into an application; give the log's offset to read on from, 0 without one."""
     try:
         text = (directory / SNAPSHOT_FILE).read_text(encoding="utf-8")
-        about = json.loads(text)
+        about = parse(text)
         offset = about["offset"]
         state = text[text.index(', "state": ') + len(', "state": ') : -2]
         fits = (

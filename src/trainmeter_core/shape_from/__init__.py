@@ -39,7 +39,7 @@ from .roles import POSITION_TABLES
 from .streams import Layout, layout_of
 from .templates import TEMPLATES
 
-__all__ = ["dense_decoder", "shape_of"]
+__all__ = ["dense_decoder", "shape_of", "shape_read"]
 
 Shaped = Tuple[ModelShape, str]
 
@@ -95,6 +95,22 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
         gap=layout.gap or seen.gap or found.gap,
     )
     return shape, found.told
+
+
+def shape_read(description: Mapping[str, Any]) -> Shaped | Absent:
+    """`shape_of` for a description that lay in a file: one that was damaged, or of another version, is Absent."""
+    unreadable = Absent("the model's description is not one that this version can read")
+    try:
+        found = shape_of(description)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return unreadable
+    if isinstance(found, Absent):
+        return found
+    sizes = (getattr(found[0], name) for name in _SIZES)
+    return found if all(isinstance(size, (int, Absent)) for size in sizes) else unreadable
+
+
+_SIZES = ("parameters", "trainable_parameters", "inactive_parameters", "width", "layers")
 
 
 def _is_seen_only(look: Look, layout: Layout, source: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensorboard.data.provider import RunTagFilter
 
+from trainmeter_core.json_text import parse
 from trainmeter_core.ladder import RUNGS, Ladder, gaps
 from trainmeter_core.passport import markdown, schema
 from trainmeter_core.readings import Absent
@@ -153,7 +153,7 @@ def read_passport(tensor: Any) -> Json:
     if not isinstance(text, (bytes, str)) or len(text) > _LARGEST_PASSPORT:
         return {"problem": "the passport in this log directory is not text of a sensible size"}
     try:
-        passport = json.loads(text)
+        passport = parse(text)
     except ValueError:
         return {"problem": "the passport in this log directory is not JSON"}
     problems = schema.problems(passport)

@@ -316,7 +316,8 @@ class ModelTap:
     def _root_gone(self, root: Any) -> None:
         # A model may outlive what our modules are made of, at the interpreter's end.
         if self.roots and self.roots[0] is root and not self.agent.finished:
-            self.look_again()
+            with _FIND:
+                self.look_again()
 
     def _tap(self, root: Any) -> None:
         """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""

@@ -30,7 +30,7 @@ def samples(
     gpus: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Samples:
     """Bring readings of the run, of ranks and of GPUs together, every one with the labels common to all."""
-    common = tuple(labels.items())
+    common = tuple((name, text.encode(errors="replace").decode()) for name, text in labels.items())
     told: Samples = {}
     _add(told, series, common)
     for rank, readings in sorted((ranks or {}).items()):

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 
+# More than 64 bits have, and than any kernel counts.
+_MOST_DIGITS = 20
+_MOST_CPUS = 1 << 16
+
 
 class Tree:
     """The files under `root`, which is / on a live machine and a fixture in a test."""
@@ -57,7 +61,7 @@ def table(text: str, separator: str | None = None) -> dict[str, int]:
     for line in text.splitlines():
         name, *rest = line.split(separator, 1)
         words = rest[0].split() if rest else []
-        if words and words[0].isdecimal():
+        if words and words[0].isdecimal() and len(words[0]) <= _MOST_DIGITS:
             rows[name.strip()] = int(words[0])
     return rows
 
@@ -71,8 +75,8 @@ def cpu_list(text: str) -> set[int]:
     cpus: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        if first.isdecimal():
-            cpus.update(range(int(first), int(last or first) + 1))
+        if first.isdecimal() and (last or first).isdecimal() and max(len(first), len(last)) <= _MOST_DIGITS:
+            cpus.update(range(int(first), min(int(last or first), int(first) + _MOST_CPUS) + 1))
     return cpus
 
 

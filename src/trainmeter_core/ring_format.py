@@ -23,12 +23,12 @@ TOTALS = struct.Struct("<QQQQQQ")
 TOTALS_OFFSET = 128
 
 # Doubles of the header, in the machine's own byte order, by their places in it. What the process is doing now, an index
-# into series.TIME_KINDS; how many steps ended that have no record yet; when the last of these ended; the seconds of the
-# first five TIME_KINDS since the process's start, at that moment and at the end of the last step with a record. Steps
-# without a record are like the last one that has one, and the totals do not have them.
+# into series.TIME_KINDS; the number of the last usual step that ended, and when it did; the seconds of the first five
+# TIME_KINDS since the process's start, then and at the end of the last step with a record. Usual steps after the last
+# record have none yet: they are like the step of that record, and the totals do not have them.
 PHASE = 32
-UNWRITTEN = 33
-UNWRITTEN_END = 34
+ENDED = 33
+ENDED_AT = 34
 SECONDS_NOW = 35
 SECONDS_WRITTEN = 40
 STATE_END = 45

@@ -180,7 +180,7 @@ def steps_in(spool, folder) -> int:
     writer = RunWriter.create("train.py", ["train.py"], runs=folder)
     records: list = []
     drain = Drain(str(spool), records.append)
-    drain.poll()
+    drain.finish()
     drain.close()
     writer.append_many(records)
     writer.close()

@@ -83,7 +83,7 @@ class Fork:
 
     def steps(self, folder: Path) -> int:
         """The steps in the passport of what was drained."""
-        self._drain.poll()
+        self._drain.finish()
         writer = RunWriter.create("train.py", ["train.py"], runs=folder)
         writer.append_many(self.records)
         writer.close()

@@ -80,7 +80,7 @@ def _ring(data: bytes) -> None:
     reader.close()
     path.rename(_file("ring/x.ring", b""))
     drain = Drain(str(_FOLDER / "ring"), json.dumps)
-    drain.poll()
+    drain.finish()
     drain.close()
 
 

@@ -19,7 +19,7 @@ from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.outside import drain as drain_module
 from trainmeter_core.outside.drain import Drain, RingReader
-from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
+from trainmeter_core.ring_format import ENDED, ENDED_AT, FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
 from trainmeter_core.series import TIME_KINDS
 
 VOCAB = 16
@@ -312,15 +312,15 @@ def test_what_stands_in_the_header_is_believed_only_where_it_can_be_true(tapped,
     reader = RingReader(str(path))
     assert reader.unwritten()[1:4] == (2, 3, tapped.step.last)
     page = tapped.step.page
-    for steps, end in (
+    for number, end in (
         (0, 1e9),
         (-1, 1e9),
-        (MOST_UNWRITTEN + 1, 1e9),
-        (3, 0.0),
-        (3, float("nan")),
+        (MOST_UNWRITTEN + 2, 1e9),
+        (4, 0.0),
+        (4, float("nan")),
         (float("nan"), 1e9),
     ):
-        page[33], page[34] = steps, end
+        page[ENDED], page[ENDED_AT] = number, end
         assert reader.unwritten() is None
 
 

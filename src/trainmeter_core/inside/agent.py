@@ -265,6 +265,7 @@ class Agent:
         if usual and not self.parts and not (model and model.armed):
             [(step.shape, step.usual_calls)] = batches.items()
             step.leader = id(optimizer)
+            step.number = self.ended.steps
             step.written_at = now
         batches.clear()
         self._row_may_be_due(now)

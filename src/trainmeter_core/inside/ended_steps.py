@@ -13,7 +13,6 @@ from ..ring_format import (
     SECONDS_WRITTEN,
     STEP_RECORD,
     TAIL_RECORD,
-    UNWRITTEN,
 )
 from .guard import site
 from .same_batches import whole_sequences
@@ -102,12 +101,9 @@ class EndedSteps:
             return
         try:
             noted = step.unwritten
-            # Better a few steps too few than twice, should the process be killed here.
-            step.page[UNWRITTEN] = 0
             batches = {} if step.shape is None else {step.shape: step.usual_calls}
             for _ in range(len(noted)):
                 self._add(*noted.pop(0), 0, batches)
-            step.page[UNWRITTEN] = len(noted)
         finally:
             self._writing.release()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from ..ring_format import MOST_UNWRITTEN, PHASE, SECONDS_NOW, UNWRITTEN, UNWRITTEN_END
+from ..ring_format import ENDED, ENDED_AT, MOST_UNWRITTEN, PHASE, SECONDS_NOW
 from .span_clock import OTHER, STEP, SpanClock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class StepUnderWay(SpanClock):
 
     __slots__ = (
         "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_model", "in_optimizer", "leader",
-        "loader_flag", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls", "written_at",
+        "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls", "written_at",
     )  # fmt: skip
 
     def start_anew(self, start: float) -> None:
@@ -63,6 +63,8 @@ class StepUnderWay(SpanClock):
         self.leader = 0
         """The id of the optimizer whose next step may be a usual one; 0: the agent has to look at it."""
         self.usual_calls = 0
+        self.number = 0
+        """Of the last step that ended."""
         self.unwritten: list[Ended] = []
         """Usual steps that have no record yet: end, the clock's seconds, seconds of the backward."""
         self.written_at = start
@@ -106,8 +108,9 @@ class StepUnderWay(SpanClock):
         page[SECONDS_NOW + 2] = seconds[2]
         page[SECONDS_NOW + 3] = seconds[3]
         page[SECONDS_NOW + 4] = seconds[4]
-        page[UNWRITTEN_END] = now
-        page[UNWRITTEN] = len(unwritten)
+        page[ENDED_AT] = now
+        self.number = number = self.number + 1
+        page[ENDED] = number
         if len(unwritten) < MOST_UNWRITTEN and now - self.written_at < LATEST_S:
             return USUAL
         self.written_at = now

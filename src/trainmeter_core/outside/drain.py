@@ -141,12 +141,10 @@ class RingReader:
 
     def totals(self) -> layout.Totals:
         """Sums since the start of the process, steps without a record among them."""
-        totals = self._totals()
-        steps = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[1]
-        like = self._record(totals.records - 1) if totals.records else None
-        if like is None or like.type != layout.STEP_RECORD or not 1 <= steps <= layout.MOST_UNWRITTEN:
+        totals, like = self._totals(), self._newest()
+        n = 0 if like is None else self._unwritten_since(like)
+        if like is None or not n:
             return totals
-        n = int(steps)
         return totals._replace(
             steps=totals.steps + n, tokens=totals.tokens + n * like.tokens, samples=totals.samples + n * like.samples
         )
@@ -168,21 +166,29 @@ class RingReader:
 
     def unwritten(self) -> Unwritten | None:
         """The steps that ended, have no record yet and were not carried over."""
-        newest = self._totals().records - 1
-        _, steps, end, *seconds = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
-        if newest < 0 or not 1 <= steps <= layout.MOST_UNWRITTEN:
+        like = self._newest()
+        if like is None:
             return None
-        record = self._record(newest)
-        if record is None or record.type != layout.STEP_RECORD:
-            return None
-        last, since, then = record.step, record.end, seconds[5:]
+        _, _, end, *seconds = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
+        last, since, then = like.step, like.end, seconds[5:]
         if self._carried is not None and self._carried[0] > last:
             last, since, then = self._carried
-        n = record.step + int(steps) - last
+        n = self._unwritten_since(like) + like.step - last
         spent = [upto - before for upto, before in zip(seconds[:5], then, strict=True)]
         if n < 1 or not since <= end < math.inf or not all(0.0 <= each < math.inf for each in spent):
             return None
-        return Unwritten(record, last + 1, n, end, end - since, dict(zip(_TIMES, spent, strict=True)), seconds[:5])
+        return Unwritten(like, last + 1, n, end, end - since, dict(zip(_TIMES, spent, strict=True)), seconds[:5])
+
+    def _newest(self) -> layout.StepRecord | None:
+        """The last record, where it is a step's."""
+        records = self._totals().records
+        record = self._record(records - 1) if records else None
+        return record if record is not None and record.type == layout.STEP_RECORD else None
+
+    def _unwritten_since(self, like: layout.StepRecord) -> int:
+        """How many usual steps ended after this one."""
+        ended: float = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[1]
+        return int(ended) - like.step if 1 <= ended - like.step <= layout.MOST_UNWRITTEN else 0
 
     def carried_over(self, steps: Unwritten) -> None:
         """These are known: their records, once they are written, are not to be read again."""

@@ -94,9 +94,8 @@ def main() -> None:
                 tap()
                 spent[name].append((perf_counter_ns() - start) / 1e3)
     for name in taps:
-        print(
-            f"{name:<17} {statistics.median(cold[name]):6.2f} us after a step, {statistics.median(warm[name]):5.2f} us warm"
-        )
+        after, alone = statistics.median(cold[name]), statistics.median(warm[name])
+        print(f"{name:<17} {after:6.2f} us after a step, {alone:5.2f} us warm")
     added = [
         sum(statistics.median(each[n]) - statistics.median(each["nothing"]) for n in taps) for each in (cold, warm)
     ]

@@ -33,7 +33,8 @@ class StepUnderWay(SpanClock):
 
     __slots__ = (
         "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_model", "in_optimizer", "leader",
-        "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls", "written_at",
+        "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls",
+        "written_at",
     )  # fmt: skip
 
     def start_anew(self, start: float) -> None:

@@ -56,9 +56,9 @@ def main() -> None:
     from trainmeter_wandb import plugin
 
     agent = Agent(directory)
-    methods = {"without": module.Run._log}  # noqa: SLF001 - the method that is tapped
+    methods = {"without": module.Run._log}
     plugin.install_tap(module, agent.publish())
-    methods["with"] = module.Run._log  # noqa: SLF001 - as above
+    methods["with"] = module.Run._log
     run = wandb.init(project="benchmark")
     found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
     order = random.Random(1)

@@ -24,7 +24,7 @@ Shape = Tuple[int, int, int]
 
 
 class Window(NamedTuple):
-    """What one rank, or several, did over a span of whole optimizer steps; the startup is in ``seconds`` and nowhere else."""
+    """What one or several ranks did in whole optimizer steps; the startup is in ``seconds`` and nowhere else."""
 
     steps: int
     rate_s: float

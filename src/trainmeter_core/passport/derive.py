@@ -165,9 +165,10 @@ def _fewest_bytes(passport: Json) -> Value:
         return Absent("the passport does not hold the model's description")
     total, active = reading(passport, "model.parameters_total"), reading(passport, "model.parameters_active")
     steps, ranks = reading(passport, "steady.steps"), reading(passport, "hardware.batches_seen")
-    for value in (total, active, steps, ranks):
-        if isinstance(value, Absent):
-            return value
+    if isinstance(total, Absent) or isinstance(active, Absent):
+        return first_absent(total, active) or total
+    if isinstance(steps, Absent) or isinstance(ranks, Absent):
+        return first_absent(steps, ranks) or steps
     traffic = weight_traffic(described, int(total - active))
     if isinstance(traffic, Absent):
         return traffic

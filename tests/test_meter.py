@@ -14,6 +14,7 @@ from trainmeter_core.model_shape import Batch
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import TIME_KINDS, series_of
 from trainmeter_core.shape_from import shape_of
+from trainmeter_core.weight_traffic import Traffic
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,22 @@ def test_mfu_is_flops_over_devices_seconds_and_peak(shape):
             assert row["trainmeter/mfu/" + name] == pytest.approx(100 * 10 * flops * 2 / 5 / 2 / 0.5e12)
     assert row["trainmeter/mfu_pct"] == row["trainmeter/ladder/6_mfu"] == row["trainmeter/mfu/torchtitan"]
     assert row["trainmeter/tflops"] == pytest.approx(2 * row["trainmeter/tflops_per_gpu"])
+
+
+def test_model_intensity_is_the_headlines_flops_over_the_fewest_bytes(shape):
+    """Ten micro-batches of 1000 bytes and five steps of 300 on each of two ranks; no peak is needed."""
+    meter = Meter(shape, ranks=8)
+    meter.traffic = Traffic(1000, 300)
+    row = meter.row(window(steps=5)._replace(ranks=2), totals(), (8, 2))
+    flops = 10 * training_flops("torchtitan", shape, Batch(4, 16))
+    assert row["trainmeter/intensity/model"] == flops / (10 * 1000 + 5 * 2 * 300)
+
+
+def test_without_the_bytes_of_the_weights_there_is_no_model_intensity(shape):
+    assert "trainmeter/intensity/model" not in Meter(shape).row(window(), totals(), (1, 1))
+    unknown = Meter(Absent("the model was not seen"))
+    unknown.traffic = Traffic(1000, 300)
+    assert "trainmeter/intensity/model" not in unknown.row(window(), totals(), (1, 1))
 
 
 def test_without_a_peak_there_is_no_mfu(shape):

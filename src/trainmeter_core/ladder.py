@@ -121,7 +121,8 @@ def dram_bytes_per_s(dram_active_pct: Reading, bandwidth_bytes_per_s: Reading) -
 def observed_intensity(flops_per_s: Reading, dram_active_pct: Reading, bandwidth_bytes_per_s: Reading) -> Reading:
     """FLOPs per byte of memory traffic over one window; Absent below 1 % memory activity, where it is all noise.
 
-    Traffic is counted after the L2 cache, so this is normally above the model's own intensity.
+    Traffic is counted after the L2 cache. With activations in it, this is normally below the model's own intensity;
+    above it are models whose weights stay in that cache.
     """
     if isinstance(flops_per_s, Absent):
         return flops_per_s
@@ -134,7 +135,7 @@ def observed_intensity(flops_per_s: Reading, dram_active_pct: Reading, bandwidth
 
 
 def model_intensity(flops_per_step: Reading, fewest_bytes_per_step: Reading) -> Reading:
-    """Model FLOPs of a step per byte it must move at the least (an estimate)."""
+    """Model FLOPs of a step per byte it must move at the least (`weight_traffic`): FLOP/byte, an upper limit."""
     if isinstance(flops_per_step, Absent):
         return flops_per_step
     if isinstance(fewest_bytes_per_step, Absent):

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Tuple
 from .flops import CONVENTIONS, HEADLINE, training_flops
 from .flops.counted import Counted
 from .flops.executed import executed_flops
+from .ladder import model_intensity
 from .pace import Pace
 from .readings import Absent
 from .series import PREFIX, TIME_KINDS
 
 if TYPE_CHECKING:
     from .model_shape import ModelShape
+    from .weight_traffic import Traffic
 
 BUDGET_KINDS = ("tokens", "steps", "flops", "hours")
 
@@ -22,7 +24,7 @@ Shape = Tuple[int, int, int]
 
 
 class Window(NamedTuple):
-    """What one rank did over a span of whole optimizer steps; the startup is in ``seconds`` and nowhere else."""
+    """What one or several ranks did in whole optimizer steps; the startup is in ``seconds`` and nowhere else."""
 
     steps: int
     rate_s: float
@@ -31,6 +33,8 @@ class Window(NamedTuple):
     """Micro-batches by shape over the same steps."""
     seconds: Mapping[str, float]
     """Wall seconds by kind over the whole window; a kind that cannot be observed is left out."""
+    ranks: int = 1
+    """Ranks whose micro-batches these are; each of them made all the steps."""
 
 
 class Totals(NamedTuple):
@@ -81,6 +85,7 @@ class Meter:
         self.counted = Counted()
         self.recompute: str | None = None
         """What the model is seen to recompute, a name of flops.executed.RECOMPUTED; None where nothing tells."""
+        self.traffic: Traffic | Absent = Absent("the bytes of the model's weights are not known")
         self.pace = Pace()
         self._known: dict[tuple[str, Shape], int | Absent] = {}
 
@@ -180,6 +185,9 @@ class Meter:
             if convention == self.headline:
                 row["tflops_per_gpu"] = per_device
                 row["tflops"] = per_device * self.ranks
+                intensity = model_intensity(flops, self._fewest_bytes(window))
+                if not isinstance(intensity, Absent):
+                    row["intensity/model"] = intensity
             if not isinstance(self.peak_tflops, Absent):
                 row["mfu/" + convention] = 100.0 * per_device / self.peak_tflops
         if "mfu/" + self.headline in row:
@@ -189,6 +197,13 @@ class Meter:
             hfu = 100.0 * executed * factor / window.rate_s / self.ranks / 1e12 / self.peak_tflops
             row["hfu_pct"] = row["ladder/5_hfu"] = hfu
         return row
+
+    def _fewest_bytes(self, window: Window) -> int | Absent:
+        """Give the bytes that the ranks of the window moved at the least in its steps."""
+        if isinstance(self.traffic, Absent):
+            return self.traffic
+        micro_batches = sum(calls for (sequences, _, _), calls in window.rate_batches.items() if sequences)
+        return self.traffic.fewest_bytes(micro_batches, window.steps * window.ranks)
 
     def _budget(self, row: Mapping[str, float], totals: Totals) -> dict[str, float]:
         """Progress, FLOPs required and time left, where the budget's own quantity is known."""

@@ -81,7 +81,11 @@ _GPU: list[Series] = [
 
 _INTENSITY: list[Series] = [
     Series("intensity/observed", "FLOP/byte", "observed FLOPs over the DRAM bytes of the same window"),
-    Series("intensity/model", "FLOP/byte", "model FLOPs of a step over the fewest bytes it must move"),
+    Series(
+        "intensity/model",
+        "FLOP/byte",
+        "model FLOPs of a step (headline) over the fewest bytes it must move: its weights alone",
+    ),
     Series("intensity/ridge", "FLOP/byte", "peak over memory bandwidth"),
 ]
 

@@ -29,6 +29,7 @@ NOT_RUN = {
     "pip install": "changes an environment; the wheel's tests install it into one of their own",
     "make": "CI is `make test`; the others are steps of it",
     "python benchmarks/": "a benchmark is no test; that the file is there is tested",
+    "tm --quiet benchmarks/": "the same",
     "python scripts/gpu_check.py": "needs a GPU; tests/scripts runs it with a fake driver",
     "tm doctor": "run by tests/wheel; takes seconds here, where every tracker is installed",
     "tm view": "waits for Ctrl-C; run by tests/cli",

@@ -13,6 +13,9 @@ from trainmeter_core.run_tables import Loss, Statistics
 
 PARAMETERS = 1_000_003
 PEAK_TFLOPS = 989.4
+_SIZE = 2 * PARAMETERS
+BYTES = {"forward": {"bfloat16": _SIZE}, "backward": {"bfloat16": _SIZE}, "gradients": _SIZE, "trained": _SIZE}
+"""The toy's weights in bfloat16, all trained."""
 
 
 class ToyShape(NamedTuple):
@@ -89,7 +92,7 @@ def rich() -> RunRecord:
     options.peak_source = "H100 SXM datasheet"
     options.budget_tokens, options.budget_source = 20_000_000, "user"
     record.world_size = 2
-    record.model = {"class": "Toy"}
+    record.model = {"class": "Toy", "bytes": BYTES}
     for rank in (0, 1):
         record.rank(rank).processes = 1
         record.add_steps(rank, block(1, wall_s=10.0, time_s={}, startup=True, step_time_s=None))

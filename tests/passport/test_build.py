@@ -7,6 +7,7 @@ import math
 
 import pytest
 from passport_runs import (
+    BYTES,
     PARAMETERS,
     PEAK_TFLOPS,
     RECORDS,
@@ -291,6 +292,30 @@ def test_the_ladder_is_the_mean_over_gpus_of_the_steady_part():
     ladder = build(rich(), toy_formulas)["efficiency"]["ladder"]
     assert ladder["3_tensor_active"]["value"] == 25
     assert ladder["4_ofu"]["value"] == pytest.approx(25 * 1800 / 1830)
+
+
+def test_the_models_intensity_is_steady_flops_over_the_fewest_bytes():
+    """Of each rank: 4 x 128 tokens a step over 2 * 1,000,000 * 2 bytes read and 4 * 1,000,003 * 2 of its weights."""
+    flops = 4 * (6 * PARAMETERS * 128 + 12 * 2 * 64 * 128**2)
+    intensity = build(rich(), toy_formulas)["efficiency"]["intensity"]["model"]
+    assert intensity["value"] == flops / (4_000_000 + 8_000_024)
+    assert (intensity["unit"], intensity["source"]) == ("FLOP/byte", "formula")
+
+
+def test_ranks_that_were_not_seen_move_their_own_bytes():
+    """One of two is seen: intensity stays that of one rank."""
+    record = cpu_run()
+    record.model = {"class": "Toy", "bytes": BYTES}
+    one = build(record, toy_formulas)["efficiency"]["intensity"]["model"]["value"]
+    assert one == build(rich(), toy_formulas)["efficiency"]["intensity"]["model"]["value"]
+
+
+def test_a_model_described_without_bytes_has_no_intensity_and_says_so():
+    record = rich()
+    record.model = {"class": "Toy"}
+    passport = build(record, toy_formulas)
+    assert passport["efficiency"]["intensity"]["model"] is None
+    assert "bytes of its weights" in reason(passport, "efficiency.intensity.model")
 
 
 def test_counters_that_are_stuck_give_no_rungs_and_a_verdict():

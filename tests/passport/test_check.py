@@ -81,6 +81,7 @@ def test_an_edited_derived_number_is_found_by_name_even_with_a_new_digest(path, 
         (("data", "batches", "rows", 0, 3), "compute.flops.torchtitan"),
         (("time", "rank_seconds", "checkpoint", "value"), "time.shares.step"),
         (("hardware", "devices", "value"), "efficiency.tokens_per_s_per_device"),
+        (("model", "description", "bytes", "trained"), "efficiency.intensity.model"),
     ],
 )
 def test_an_edited_input_shows_in_what_follows_from_it(field, follows):

@@ -5,10 +5,12 @@ Duck-typed, so that no torch import is needed; shapes only, never data, so that 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 from .describe_config import attribute, config_of
 from .parallel import stages
+from .weight_bytes import WeightBytes, reads_whole
 
 if TYPE_CHECKING:
     from .first_look import FirstLook
@@ -44,7 +46,7 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
     """
     model = unwrapped(root)
     config, config_class = config_of(model)
-    walk = _Walk(model, look)
+    walk = _Walk(model, WeightBytes(root, (module for _, module in _named_modules(model))), look)
     for name, module in _in_order(_named_modules(model)):
         walk.add(name, module)
     seen = {} if look is None else {"look": {**look.facts(), "causal": walk.causal()}}
@@ -55,6 +57,7 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
         "config_class": config_class,
         "main_input": _text(model, "main_input_name"),
         "params": walk.params(),
+        "bytes": walk.bytes.table(),
         "modules": list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
         "skipped": walk.skipped,
@@ -110,7 +113,8 @@ def _in_order(modules: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 class _Walk:
     """The sums over one walk: entries by their key, parameters by identity."""
 
-    def __init__(self, model: Any, look: FirstLook | None = None) -> None:
+    def __init__(self, model: Any, weight_bytes: WeightBytes, look: FirstLook | None = None) -> None:
+        self.bytes = weight_bytes
         self.look = look
         self.unread: set[int] = set() if look is None else look.unread(model.parameters())
         self.triangular = False
@@ -174,7 +178,16 @@ class _Walk:
             bool(weight.requires_grad) if weight is not None else any(p.requires_grad for p in _whole_of(module))
         )
         for key, p in own.items():
-            self._count(p, kind, name, _whole(kind, module, key) or _size(p), is_bias=key.endswith("bias"))
+            size = _whole(kind, module, key) or _size(p)
+            self._count(p, kind, name, size, is_bias=key.endswith("bias"))
+            used = id(p) not in self.unread
+            self.bytes.add(
+                p,
+                prod(size),
+                read=reads_whole(kind, module, key, size),
+                again=used and input_grad and "bias" not in key,
+                trained=used and bool(p.requires_grad) and attribute(module, "sparse") is not True,
+            )
         pattern = _pattern(name)
         stacks = {key: p for key, p in own.items() if _is_stack(_size(p))} if kind == "other" else {}
         for key, p in stacks.items():  # the experts of a mixture, one parameter for all of them
@@ -243,9 +256,7 @@ class _Walk:
         if id(p) in self.seen:
             return
         self.seen[id(p)] = kind
-        size = 1
-        for n in shape:
-            size *= n
+        size = prod(shape)
         self.total += size
         if p.requires_grad:
             self.trainable += size

@@ -15,6 +15,7 @@ from ..model_shape import ModelShape
 from ..readings import Absent
 from ..series import CUMULATIVE, PREFIX
 from ..shape_from import shape_of
+from ..weight_traffic import traffic_of
 from . import span_clock
 from .board import Board, log_records, readings_of
 from .guard import site
@@ -131,6 +132,7 @@ class Publishing:
             **({"peak_tflops": float(peak)} if peak else {}),
         )
         self._meter.recompute = description.get("recompute")
+        self._meter.traffic = traffic_of(description, shape)
 
     def depends_on_sizes(self) -> bool:
         """Whether the model's FLOPs are known for the sizes of its first inputs alone."""

@@ -10,6 +10,7 @@ from trainmeter_core.readings import Absent
 from trainmeter_core.restarts import Life, Lives, lost_steps
 from trainmeter_core.series import TIME_KINDS
 from trainmeter_core.shape_from import shape_read
+from trainmeter_core.weight_traffic import traffic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,7 +191,8 @@ class LiveRun:
 
     def _close_window(self) -> Window:
         seconds = {kind: self._seconds.get(kind, 0.0) for kind in TIME_KINDS if kind in self._kinds}
-        window = Window(self._window_steps, self._window_s, self._window_batches, seconds)
+        ranks = self._scale()[1]
+        window = Window(self._window_steps, self._window_s, self._window_batches, seconds, ranks)
         self._window_steps, self._window_s, self._window_batches, self._seconds = 0, 0.0, {}, {}
         return window
 
@@ -204,6 +206,8 @@ class LiveRun:
             meter.counted = self._counted
             recompute = (self.description or {}).get("recompute")
             meter.recompute = recompute if isinstance(recompute, str) else None
+            if self.description is not None:
+                meter.traffic = traffic_of(self.description, meter.shape)
             if self._convention:
                 meter.headline = self._convention
             if self.description is None:

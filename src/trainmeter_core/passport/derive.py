@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.flops.counted import counted_from
+from trainmeter_core.ladder import model_intensity
 from trainmeter_core.readings import Absent
 from trainmeter_core.series import TIME_KINDS
+from trainmeter_core.weight_traffic import weight_traffic
 
 from . import utilization
 from .sheet import COUNTED, FORMULA, Json, Sheet, Value, first_absent, ratio, reading
@@ -146,8 +148,32 @@ def efficiency(passport: Json, sheet: Sheet) -> Json:
     section["mfu"] = sheet.numbers("efficiency.mfu", mfu, "percent", FORMULA)
     hfu = ratio(reading(passport, "compute.steady_executed"), available, 100 / 1e12)
     section["hfu_pct"] = sheet.number("efficiency.hfu_pct", hfu, "percent", FORMULA)
-    utilization.add(section, passport, sheet)
+    utilization.add(section, passport, sheet, _model_intensity(passport))
     return section
+
+
+def _model_intensity(passport: Json) -> Value:
+    """Headline FLOPs of the steady part over the fewest bytes that its micro-batches and steps must move."""
+    flops = reading(passport, "compute.steady_flops." + passport["options"]["convention"])
+    return model_intensity(flops, flops if isinstance(flops, Absent) else _fewest_bytes(passport))
+
+
+def _fewest_bytes(passport: Json) -> Value:
+    """Over all ranks: each of those that count batches moves the whole model once in each of its steps."""
+    described = passport["model"]["description"]
+    if described is None:
+        return Absent("the passport does not hold the model's description")
+    total, active = reading(passport, "model.parameters_total"), reading(passport, "model.parameters_active")
+    steps, ranks = reading(passport, "steady.steps"), reading(passport, "hardware.batches_seen")
+    if isinstance(total, Absent) or isinstance(active, Absent):
+        return first_absent(total, active) or total
+    if isinstance(steps, Absent) or isinstance(ranks, Absent):
+        return first_absent(steps, ranks) or steps
+    traffic = weight_traffic(described, int(total - active))
+    if isinstance(traffic, Absent):
+        return traffic
+    calls = sum(row[3] for row in passport["steady"]["batches"]["rows"] if row[0])
+    return _all_ranks(passport, traffic.fewest_bytes(calls, int(steps * ranks)))
 
 
 def _no_peak(passport: Json, peak: Absent) -> str:

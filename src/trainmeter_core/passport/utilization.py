@@ -17,7 +17,7 @@ _NO_GPU = Absent("no GPU in this run")
 LEVELS = ("error", "warning", "info")
 
 
-def add(section: Json, passport: Json, sheet: Sheet) -> None:
+def add(section: Json, passport: Json, sheet: Sheet, of_model: Value) -> None:
     """Add the ladder with the sentence for each gap, and the intensities, to the section `efficiency`."""
     view = {**passport, "efficiency": section}
     rungs = _climb(view)
@@ -33,7 +33,7 @@ def add(section: Json, passport: Json, sheet: Sheet) -> None:
     ]
     observed, ridge = _intensities(passport, rungs)
     section["intensity"] = sheet.numbers(
-        "efficiency.intensity", {"observed": observed, "ridge": ridge}, "FLOP/byte", FORMULA
+        "efficiency.intensity", {"observed": observed, "model": of_model, "ridge": ridge}, "FLOP/byte", FORMULA
     )
 
 

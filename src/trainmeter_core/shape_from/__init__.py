@@ -19,6 +19,8 @@ A description is a JSON-able dict, made by `inside.describe.describe` from live 
   convolution's input), None where not the same for all; `key_positions`, `causal` of an mha.  `look`: see `looked.Look`
 - `recompute`: `layers` where the layers' forward pass is repeated in the backward one, as far as that is visible
 - `stages`: of a pipeline of so many ranks this is what one of them holds: the modules are a part, the config is whole
+- `bytes`: of weights: `forward`, `backward` (read by these passes, by dtype, inactive experts included), `gradients`,
+  `trained` (the part of the trained ones that this rank's optimizer moves); None where they are in an unknown format
 - `dtype`: of most parameters.  `skipped`: how many modules did not answer
 """
 

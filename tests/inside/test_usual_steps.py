@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.agent import Agent
+from trainmeter_core.inside.span_clock import OTHER
 from trainmeter_core.outside import drain as drain_module
 from trainmeter_core.outside.drain import Drain, RingReader
 from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
@@ -101,6 +102,16 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
         scaler.step(optimizer)
         scaler.update()
 
+    def a_closure_that_evaluates():
+        def closure():
+            loss = forward()
+            loss.backward()
+            with torch.no_grad():
+                forward()
+            return loss
+
+        optimizer.step(closure)
+
     def a_step_of_the_other():
         other(torch.ones(2, 3)).sum().backward()
         second.step()
@@ -119,8 +130,8 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
 
     turns = [
         two_micro_batches, another_length, mixed_lengths, two_forwards_one_backward, a_validation_loss_with_gradients,
-        one_after_the_last_backward, mixed_with_the_usual, an_evaluation, skipped, scaled, a_step_of_the_other, a_step_without_a_batch, a_step_without_a_backward,
-        a_forward_that_fails,
+        one_after_the_last_backward, mixed_with_the_usual, an_evaluation, skipped, scaled, a_closure_that_evaluates, a_step_of_the_other,
+        a_step_without_a_batch, a_step_without_a_backward, a_forward_that_fails,
     ]  # fmt: skip
     usual()
     for _ in range(40):
@@ -175,6 +186,37 @@ def test_most_steps_of_a_plain_loop_are_usual(tapped, monkeypatch):
     train(50)
     assert len(asked) == 1
     assert tapped.ended.steps == 50
+
+
+def test_an_evaluation_that_the_step_ends_in_ends_with_it(tapped):
+    """A closure may evaluate last; what comes after its step is no evaluation."""
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        with torch.no_grad():
+            model(torch.ones(2, 5, dtype=torch.long))
+
+    for _ in range(3):
+        optimizer.step(closure)
+        assert (tapped.step.base, tapped.step.current) == (OTHER, OTHER)
+
+
+def test_steps_noted_after_a_skipped_one_are_not_taken_to_be_like_it(tapped, spool, never_late):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    for length in (5, 5, 3, 5, 5, 5):
+        scaler.scale(model(torch.ones(2, length, dtype=torch.long)).sum()).backward()
+        if length == 3:
+            model.out.weight.grad[0, 0] = float("nan")
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    reader = RingReader(str(next(spool.glob("*.ring"))))
+    assert reader.unwritten() is not None
+    assert reader.totals()[1:5] == (5, 1, 10 * 5 + 6, 12)
 
 
 def train(steps: int) -> None:
@@ -259,6 +301,27 @@ def test_who_pauses_is_up_to_date_and_no_step_is_told_twice(looks, tapped, spool
     for kind, spent in zip(TIME_KINDS, steady.seconds, strict=True):
         told = sum(block["time"].get(kind) or 0.0 for block in blocks if not block["startup"])
         assert told == pytest.approx(spent, rel=1e-5, abs=1e-6), kind
+
+
+def test_a_step_skipped_after_a_pause_is_told(tapped, spool, never_late, monkeypatch):
+    """It has the number of the step before it, which was carried over without its record."""
+    monkeypatch.setattr(drain_module, "_RESTS_S", 0.0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    log = []
+    drain = Drain(str(spool), log.append)
+    for step in range(6):
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        if step == 3:
+            drain.poll()
+            tapped.step_skipped(optimizer)
+        else:
+            optimizer.step()
+    drain.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert [sum(block[name] for block in blocks) for name in ("n", "skipped", "tokens")] == [5, 1, 60]
+    lasted = tapped.ended.last_end - tapped.identity.process_start
+    assert sum(block["wall_s"] for block in blocks) == pytest.approx(lasted, rel=1e-4)
 
 
 KILLED = """

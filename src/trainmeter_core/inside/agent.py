@@ -264,6 +264,9 @@ class Agent:
             [(step.shape, step.usual_calls)] = batches.items()
             step.leader = id(optimizer)
             step.written_at = now
+        else:
+            # A skipped step comes here past `optimizer_leaves`: what is noted now would be taken to be like its record.
+            step.leader = 0
         batches.clear()
         self._row_may_be_due(now)
 

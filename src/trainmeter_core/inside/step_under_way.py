@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..ring_format import MOST_UNWRITTEN, PHASE, SECONDS_NOW, UNWRITTEN, UNWRITTEN_END
-from .span_clock import OTHER, STEP, SpanClock
+from .span_clock import OTHER, SpanClock
 
 if TYPE_CHECKING:
     from .batch_shape import Shape
@@ -92,7 +92,7 @@ class StepUnderWay(SpanClock):
         current, seconds, page = self.current, self.seconds, self.page
         seconds[current] += now - self.last
         self.last = now
-        if current == STEP:
+        if current == self.base:
             self.current = page[PHASE] = OTHER
         self.base = OTHER
         self.in_optimizer = self.calls = 0

@@ -176,7 +176,7 @@ class RingReader:
         if record is None or record.type != layout.STEP_RECORD:
             return None
         last, since, then = record.step, record.end, seconds[5:]
-        if self._carried is not None and self._carried[0] > last:
+        if self._carried is not None and self._carried[1] > since:
             last, since, then = self._carried
         n = record.step + int(steps) - last
         spent = [upto - before for upto, before in zip(seconds[:5], then, strict=True)]
@@ -227,7 +227,8 @@ class RingReader:
                 continue
             shapes = self._shapes
             self._shapes = {}
-            if record.type == layout.STEP_RECORD and self._carried is not None and record.step <= self._carried[0]:
+            # By its end: a skipped step has the number of the one before.
+            if self._carried is not None and record.end <= self._carried[1]:
                 continue
             if self._until is not None and self.wall_clock(record.end) <= self._until:
                 continue

@@ -219,6 +219,20 @@ def test_steps_noted_after_a_skipped_one_are_not_taken_to_be_like_it(tapped, spo
     assert reader.totals()[1:5] == (5, 1, 10 * 5 + 6, 12)
 
 
+def test_optimizers_that_step_within_the_backward_make_one_step_of_it(tapped, written):
+    """One for each parameter, from its gradient's hook: the batch is used when they step, and the backward goes on."""
+    model = Net()
+    optimizers = {each: torch.optim.SGD([each], lr=0.1) for each in model.parameters()}
+    for each in model.parameters():
+        each.register_post_accumulate_grad_hook(lambda parameter: optimizers[parameter].step())
+    for length in (5, 5, 5, 3):
+        model(torch.ones(2, length, dtype=torch.long)).sum().backward()
+        assert tapped.step.base == OTHER
+    told = written()
+    assert [(record.step, record.tokens) for record in told.records] == [(1, 10), (2, 10), (3, 10), (4, 6)]
+    assert not any(record.flags & FLAG_BATCH_UNSEEN for record in told.records)
+
+
 def train(steps: int) -> None:
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -39,10 +39,12 @@ _REMEMBERED = ("process", "model", "counted", "budget")
 
 
 class InGraph:
-    """Where a compiled graph that contains an optimizer's step leaves that it ran."""
+    """Where an optimizer's step in a compiled graph, or in a backward, leaves that it ran."""
 
     def __init__(self) -> None:
         self.stepped: Any = None
+        self.in_backward = False
+        """While the training thread is in a backward."""
 
 
 class Agent:
@@ -63,6 +65,7 @@ class Agent:
         self.pid = os.getpid()
         self.identity = identity_of_process()
         self.step.start_anew(self.identity.process_start)
+        self.in_graph.stepped, self.in_graph.in_backward = None, False
         self.counter = StepCounter()
         self.ended = EndedSteps(self.step, self.identity.process_start)
         self.ring_refused = False
@@ -208,7 +211,7 @@ class Agent:
             self.model.leader_changed(optimizer)
 
     def stepped_in_graph(self) -> None:
-        """A compiled graph with an optimizer's step in it ran since we looked last: that step ends now."""
+        """A compiled graph or a backward with an optimizer's step in it ran since we looked last: that step ends now."""
         optimizer, self.in_graph.stepped = self.in_graph.stepped, None
         if optimizer is None:
             return

@@ -30,7 +30,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     step = agent.step
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not model_calls.compiling() and _SITE.on:
+        if not model_calls.compiling() and _SITE.on and not in_graph.in_backward:
             try:
                 if step.leader and not step.in_optimizer and step.base == STEP:
                     step.in_optimizer = 1
@@ -45,6 +45,10 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         if model_calls.compiling():
             # Becomes part of the graph and happens whenever that runs, without a break in it.
             in_graph.stepped = optimizer
+        elif in_graph.in_backward:
+            # From a gradient's hook: one step with all others of this backward, and it ends with that.
+            if in_graph.stepped is None or agent.counter.leads(id(optimizer)):
+                in_graph.stepped = optimizer
         elif _SITE.on:
             try:
                 ended = step.ends_as_usual(id(optimizer))

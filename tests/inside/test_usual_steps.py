@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -335,6 +336,33 @@ def test_a_step_skipped_after_a_pause_is_told(tapped, spool, never_late, monkeyp
     blocks = [record for record in log if record["type"] == "steps"]
     assert [sum(block[name] for block in blocks) for name in ("n", "skipped", "tokens")] == [5, 1, 60]
     lasted = tapped.ended.last_end - tapped.identity.process_start
+    assert sum(block["wall_s"] for block in blocks) == pytest.approx(lasted, rel=1e-4)
+
+
+@pytest.mark.parametrize("more", [0, 3, MOST_UNWRITTEN + 5])
+def test_who_recovers_a_run_does_not_tell_what_was_told_of_a_pause(more, tapped, spool, never_late, monkeypatch):
+    """`tm` had carried over steps without a record, and was killed; the program made `more` or none."""
+    monkeypatch.setattr(drain_module, "_RESTS_S", 0.0)
+    log = []
+    drain = Drain(str(spool), log.append)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6 + more):
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        optimizer.step()
+        if step == 5:
+            drain.poll()
+    told = json.loads(json.dumps([record for record in log if record["type"] == "steps"]))
+    assert sum(block["n"] for block in told) == 6
+    again = Drain(str(spool), log.append)
+    again.resume({}, {(0, told[-1]["pid"]): (told[-1]["t"], told[-1]["last"])})
+    again.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert sum(block["n"] for block in blocks) == blocks[-1]["last"] == 6 + more
+    assert sum(block["tokens"] for block in blocks) == 10 * (6 + more)
+    for block in blocks:
+        assert sum(value or 0.0 for value in block["time"].values()) == pytest.approx(block["wall_s"])
+    lasted = tapped.step.last - tapped.identity.process_start
     assert sum(block["wall_s"] for block in blocks) == pytest.approx(lasted, rel=1e-4)
 
 

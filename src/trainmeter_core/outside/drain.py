@@ -133,11 +133,23 @@ class RingReader:
         self._carried: tuple[int, float, list[float]] | None = None
         """The last step that was carried over without its record, its end, and the clock's seconds by kind then."""
 
-    def skip_until(self, until: float | None) -> None:
-        """Leave out what ended by then, seconds since the epoch: another reader has had it."""
+    def skip_until(self, until: float | None, step: int = 0) -> None:
+        """Leave out what ended by then, seconds since the epoch, `step` the last of it: another reader has had it."""
         self._until = until
-        if until is not None:
-            self.position = max(0, self._totals().records - layout.CAPACITY)
+        if until is None:
+            return
+        totals = self._totals()
+        self.position = max(0, totals.records - layout.CAPACITY)
+        newest = self._record(totals.records - 1) if totals.records else None
+        if newest is None or self.wall_clock(newest.end) >= until:
+            return
+        # The other reader had steps without a record as well. What their time went to is not known apart from that of
+        # those after them: it is taken to have been spent evenly.
+        _, _, end, *seconds = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
+        had = until - self.wall_clock(0.0)
+        part = min(1.0, (had - newest.end) / (end - newest.end)) if end > newest.end else 1.0
+        then = [before + part * (upto - before) for upto, before in zip(seconds[:5], seconds[5:], strict=True)]
+        self._carried = step, min(had, end), then
 
     def totals(self) -> layout.Totals:
         """Sums since the start of the process, steps without a record among them."""
@@ -257,7 +269,7 @@ class Drain:
         self.rings: dict[str, RingReader] = {}
         self._sides: dict[str, int] = {}
         self._refused: set[str] = set()
-        self._until: dict[tuple[int, int], float] = {}
+        self._until: dict[tuple[int, int], tuple[float, int]] = {}
         self.is_known: Callable[[RingReader], bool] = lambda _reader: True
         """Whether a ring is to be read by now: not before it is known to which run it belongs."""
         self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
@@ -289,10 +301,10 @@ class Drain:
         """How far each side file was read, for `resume`."""
         return dict(self._sides)
 
-    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], float]) -> None:
-        """Go on where another drain ended: side files from their bytes on, rings after the last logged time.
+    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], tuple[float, int]]) -> None:
+        """Go on where another drain ended: side files from their bytes on, rings after what was logged last.
 
-        `until` is by rank and process id, seconds since the epoch.
+        `until` is by rank and process id: seconds since the epoch, and the step that ended then.
         """
         self._sides = dict(sides)
         self._until = dict(until)
@@ -300,7 +312,7 @@ class Drain:
     def _open_ring(self, name: str) -> None:
         try:
             reader = self.rings[name] = RingReader(os.path.join(self.spool, name))
-            reader.skip_until(self._until.get((reader.identity.rank, reader.identity.pid)))
+            reader.skip_until(*self._until.get((reader.identity.rank, reader.identity.pid), (None,)))
         except ValueError:
             # Its writer reserves the space and fills in the header in the next microseconds; look again.
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -77,6 +78,7 @@ class Agent:
         self.told: dict[str, dict[str, Any]] = {}
         """The newest events of the kinds that this process's own passport needs."""
 
+        self._announcing = False
         self._thread_open = True
         """Whether the next optimizer step tells which thread trains."""
         self._numel: dict[int, int] = {}
@@ -163,6 +165,13 @@ class Agent:
         if self.model is not None:
             self.model.look_again()
 
+    def training_thread_ended(self) -> bool:
+        """Asked on another thread that calls the model: where the training's own has ended, this one trains now."""
+        if self.step.thread in sys._current_frames():  # noqa: SLF001 - the only list that has foreign threads as well
+            return False
+        self.step.thread = get_ident()
+        return True
+
     # --- the optimizer step -------------------------------------------------------------------------------------
 
     def optimizer_made(self, optimizer: Any) -> None:
@@ -211,7 +220,7 @@ class Agent:
             self.model.leader_changed(optimizer)
 
     def stepped_in_graph(self) -> None:
-        """A compiled graph or a backward with an optimizer's step in it ran since we looked last: that step ends now."""
+        """A compiled graph or a backward with an optimizer's step in it ran since we looked: that step ends now."""
         optimizer, self.in_graph.stepped = self.in_graph.stepped, None
         if optimizer is None:
             return
@@ -250,7 +259,13 @@ class Agent:
         """Write the step's record, start the sums of the next one, and leave the rest of the loop to `other` time."""
         step, model = self.step, self.model
         if self.ended.startup is None:
-            self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
+            if self._announcing:  # another thread's first step is just that
+                return
+            self._announcing = True
+            try:
+                self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
+            finally:
+                self._announcing = False
             flags |= FLAG_STARTUP
             now = monotonic()
         elif model is not None and model.armed:

@@ -236,6 +236,7 @@ def test_two_threads_that_make_their_first_step_at_once_are_one_trainer(agent, o
     first_step = Agent._first_step
 
     def slow(self, *args, **more):
+        monkeypatch.undo()
         thread = threading.Thread(target=step, args=(agent, optimizer, (4, 16, 0)))
         thread.start()
         thread.join()
@@ -243,7 +244,6 @@ def test_two_threads_that_make_their_first_step_at_once_are_one_trainer(agent, o
 
     monkeypatch.setattr(Agent, "_first_step", slow)
     step(agent, optimizer, (4, 16, 0))
-    monkeypatch.undo()
     step(agent, optimizer, (4, 16, 0))
     assert [bool(record.flags & FLAG_STARTUP) for record in written().records] == [True, False]
     assert (written().of("failure"), agent.ring_refused) == ([], False)

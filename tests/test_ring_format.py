@@ -14,7 +14,7 @@ from trainmeter_core import ring_format as layout
 from trainmeter_core.inside import ring as ring_module
 from trainmeter_core.inside.ring import Ring
 from trainmeter_core.outside import drain as drain_module
-from trainmeter_core.outside.drain import RingReader
+from trainmeter_core.outside.ring_reader import RingReader
 
 WHO = layout.Identity(4242, 3, 1, 8, 1.7e9, 5000.0, 4990.0)
 SECONDS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

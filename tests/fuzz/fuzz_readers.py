@@ -16,9 +16,10 @@ from trainmeter_core import ring_format
 from trainmeter_core.board_format import BOARD_BYTES, HEAD, read_board
 from trainmeter_core.cli.model_source import model_of
 from trainmeter_core.cli.passport import read_passport
-from trainmeter_core.outside.drain import Drain, RingReader
+from trainmeter_core.outside.drain import Drain
 from trainmeter_core.outside.node.sampler import NodeSampler
 from trainmeter_core.outside.replay import rows
+from trainmeter_core.outside.ring_reader import RingReader
 from trainmeter_core.passport import page
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.check import check

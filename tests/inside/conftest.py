@@ -10,7 +10,7 @@ import pytest
 
 from trainmeter_core.inside import guard
 from trainmeter_core.inside.agent import Agent
-from trainmeter_core.outside.drain import RingReader
+from trainmeter_core.outside.ring_reader import RingReader
 
 
 @pytest.fixture(autouse=True)

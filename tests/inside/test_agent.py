@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
 
 import pytest
@@ -228,3 +229,21 @@ def test_an_install_that_fails_leaves_the_module_untapped(agent, lenient):
 
     agent.install("data", install, torch)
     assert agent.undo == []
+
+
+def test_two_threads_that_make_their_first_step_at_once_are_one_trainer(agent, optimizer, written, monkeypatch):
+    """The second one's is not taken for another process's."""
+    first_step = Agent._first_step
+
+    def slow(self, *args, **more):
+        monkeypatch.undo()
+        thread = threading.Thread(target=step, args=(agent, optimizer, (4, 16, 0)))
+        thread.start()
+        thread.join()
+        first_step(self, *args, **more)
+
+    monkeypatch.setattr(Agent, "_first_step", slow)
+    step(agent, optimizer, (4, 16, 0))
+    step(agent, optimizer, (4, 16, 0))
+    assert [bool(record.flags & FLAG_STARTUP) for record in written().records] == [True, False]
+    assert (written().of("failure"), agent.ring_refused) == ([], False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 import torch
 from torch import nn
 
 from trainmeter_core.inside.span_clock import EVAL, OTHER, STEP
+from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN
 
 
 class Tokens(nn.Module):
@@ -223,3 +225,27 @@ def test_the_order_of_optimizer_and_device_and_dtype_is_told(tapped, written):
     optimizer.step()
     description = written().of("model")[0]["description"]
     assert (description["device"], description["autocast"], description["dtype"]) == ("cpu", "bfloat16", "float32")
+
+
+def test_a_thread_that_trains_on_when_the_first_has_ended_is_followed(tapped, written):
+    """A program may train each epoch on a thread of its own."""
+    model = Tokens()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def epoch(begin):
+        begin.wait()
+        for _ in range(3):
+            model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+            optimizer.step()
+
+    begins = [threading.Event() for _ in range(3)]
+    # All of them at once, so that none is given the number of one that has ended.
+    threads = [threading.Thread(target=epoch, args=(begin,)) for begin in begins]
+    for thread in threads:
+        thread.start()
+    for begin, thread in zip(begins, threads, strict=True):
+        begin.set()
+        thread.join()
+    told = written()
+    assert [(record.step, record.tokens) for record in told.records] == [(step, 10) for step in range(1, 10)]
+    assert not any(record.flags & FLAG_BATCH_UNSEEN for record in told.records)

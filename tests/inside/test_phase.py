@@ -7,7 +7,7 @@ import threading
 from trainmeter_core.inside import span_clock
 from trainmeter_core.inside.ring import Ring
 from trainmeter_core.inside.span_clock import SpanClock
-from trainmeter_core.outside.drain import RingReader
+from trainmeter_core.outside.ring_reader import RingReader
 from trainmeter_core.ring_format import Identity
 from trainmeter_core.series import TIME_KINDS
 

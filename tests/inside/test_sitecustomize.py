@@ -44,6 +44,20 @@ def test_the_agent_wakes_and_waits(python):
     assert (told.stdout, told.stderr) == ("True False\n", "")
 
 
+def test_a_program_that_a_shell_gave_way_to_is_as_old_as_itself(python):
+    """The last command of `bash -c 'one; two'` takes the shell's process; what ran before is not its start-up."""
+    age = (
+        "from time import monotonic\n"
+        "from trainmeter_core.inside.identity import _age_of_process, identity_of_process\n"
+        "print(_age_of_process() - (monotonic() - identity_of_process().process_start))\n"
+    )
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    shell = f"'{sys.executable}' -c '{busy}'; exec '{sys.executable}' -c '{age}'"
+    exec_shell = f"import os; os.execv('/bin/sh', ['sh', '-c', {shell!r}])"
+    assert float(python(exec_shell).stdout) > 0.25
+    assert float(python(age).stdout) < 0.25
+
+
 def test_our_directory_is_not_on_the_path_and_stays_in_the_environment_for_children(python):
     told = python(
         f"import os, sys; print({str(SITE)!r} in sys.path, os.environ['PYTHONPATH'].split(os.pathsep)[0] == {str(SITE)!r})"

@@ -63,6 +63,7 @@ class Broken:
 class BrokenStep:
     thread = threading.get_ident()
     in_model = False
+    in_backward = 0
 
     def __getattr__(self, name):
         raise RuntimeError("ours: step." + name)

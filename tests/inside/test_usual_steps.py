@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,8 +18,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.agent import Agent
+from trainmeter_core.inside.span_clock import OTHER
 from trainmeter_core.outside import drain as drain_module
-from trainmeter_core.outside.drain import Drain, RingReader
+from trainmeter_core.outside.drain import Drain
+from trainmeter_core.outside.ring_reader import RingReader
 from trainmeter_core.ring_format import ENDED, ENDED_AT, FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
 from trainmeter_core.series import TIME_KINDS
 
@@ -101,6 +104,16 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
         scaler.step(optimizer)
         scaler.update()
 
+    def a_closure_that_evaluates():
+        def closure():
+            loss = forward()
+            loss.backward()
+            with torch.no_grad():
+                forward()
+            return loss
+
+        optimizer.step(closure)
+
     def a_step_of_the_other():
         other(torch.ones(2, 3)).sum().backward()
         second.step()
@@ -119,8 +132,8 @@ def a_program(seed: int) -> None:  # noqa: PLR0915 - the turns, a few lines each
 
     turns = [
         two_micro_batches, another_length, mixed_lengths, two_forwards_one_backward, a_validation_loss_with_gradients,
-        one_after_the_last_backward, mixed_with_the_usual, an_evaluation, skipped, scaled, a_step_of_the_other, a_step_without_a_batch, a_step_without_a_backward,
-        a_forward_that_fails,
+        one_after_the_last_backward, mixed_with_the_usual, an_evaluation, skipped, scaled, a_closure_that_evaluates, a_step_of_the_other,
+        a_step_without_a_batch, a_step_without_a_backward, a_forward_that_fails,
     ]  # fmt: skip
     usual()
     for _ in range(40):
@@ -175,6 +188,51 @@ def test_most_steps_of_a_plain_loop_are_usual(tapped, monkeypatch):
     train(50)
     assert len(asked) == 1
     assert tapped.ended.steps == 50
+
+
+def test_an_evaluation_that_the_step_ends_in_ends_with_it(tapped):
+    """A closure may evaluate last; what comes after its step is no evaluation."""
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        with torch.no_grad():
+            model(torch.ones(2, 5, dtype=torch.long))
+
+    for _ in range(3):
+        optimizer.step(closure)
+        assert (tapped.step.base, tapped.step.current) == (OTHER, OTHER)
+
+
+def test_steps_noted_after_a_skipped_one_are_not_taken_to_be_like_it(tapped, spool, never_late):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    for length in (5, 5, 3, 5, 5, 5):
+        scaler.scale(model(torch.ones(2, length, dtype=torch.long)).sum()).backward()
+        if length == 3:
+            model.out.weight.grad[0, 0] = float("nan")
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    reader = RingReader(str(next(spool.glob("*.ring"))))
+    assert reader.unwritten() is not None
+    assert reader.totals()[1:5] == (5, 1, 10 * 5 + 6, 12)
+
+
+def test_optimizers_that_step_within_the_backward_make_one_step_of_it(tapped, written):
+    """One for each parameter, from its gradient's hook: the batch is used when they step, and the backward goes on."""
+    model = Net()
+    optimizers = {each: torch.optim.SGD([each], lr=0.1) for each in model.parameters()}
+    for each in model.parameters():
+        each.register_post_accumulate_grad_hook(lambda parameter: optimizers[parameter].step())
+    for length in (5, 5, 5, 3):
+        model(torch.ones(2, length, dtype=torch.long)).sum().backward()
+        assert tapped.step.base == OTHER
+    told = written()
+    assert [(record.step, record.tokens) for record in told.records] == [(1, 10), (2, 10), (3, 10), (4, 6)]
+    assert not any(record.flags & FLAG_BATCH_UNSEEN for record in told.records)
 
 
 def train(steps: int) -> None:
@@ -259,6 +317,54 @@ def test_who_pauses_is_up_to_date_and_no_step_is_told_twice(looks, tapped, spool
     for kind, spent in zip(TIME_KINDS, steady.seconds, strict=True):
         told = sum(block["time"].get(kind) or 0.0 for block in blocks if not block["startup"])
         assert told == pytest.approx(spent, rel=1e-5, abs=1e-6), kind
+
+
+def test_a_step_skipped_after_a_pause_is_told(tapped, spool, never_late, monkeypatch):
+    """It has the number of the step before it, which was carried over without its record."""
+    monkeypatch.setattr(drain_module, "_RESTS_S", 0.0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    log = []
+    drain = Drain(str(spool), log.append)
+    for step in range(6):
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        if step == 3:
+            drain.poll()
+            tapped.step_skipped(optimizer)
+        else:
+            optimizer.step()
+    drain.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert [sum(block[name] for block in blocks) for name in ("n", "skipped", "tokens")] == [5, 1, 60]
+    lasted = tapped.ended.last_end - tapped.identity.process_start
+    assert sum(block["wall_s"] for block in blocks) == pytest.approx(lasted, rel=1e-4)
+
+
+@pytest.mark.parametrize("more", [0, 3, MOST_UNWRITTEN + 5])
+def test_who_recovers_a_run_does_not_tell_what_was_told_of_a_pause(more, tapped, spool, never_late, monkeypatch):
+    """`tm` had carried over steps without a record, and was killed; the program made `more` or none."""
+    monkeypatch.setattr(drain_module, "_RESTS_S", 0.0)
+    log = []
+    drain = Drain(str(spool), log.append)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6 + more):
+        model(torch.ones(2, 5, dtype=torch.long)).sum().backward()
+        optimizer.step()
+        if step == 5:
+            drain.poll()
+    told = json.loads(json.dumps([record for record in log if record["type"] == "steps"]))
+    assert sum(block["n"] for block in told) == 6
+    again = Drain(str(spool), log.append)
+    again.resume({}, {(0, told[-1]["pid"]): (told[-1]["t"], told[-1]["last"])})
+    again.finish()
+    blocks = [record for record in log if record["type"] == "steps"]
+    assert sum(block["n"] for block in blocks) == blocks[-1]["last"] == 6 + more
+    assert sum(block["tokens"] for block in blocks) == 10 * (6 + more)
+    for block in blocks:
+        assert sum(value or 0.0 for value in block["time"].values()) == pytest.approx(block["wall_s"])
+    lasted = tapped.step.last - tapped.identity.process_start
+    assert sum(block["wall_s"] for block in blocks) == pytest.approx(lasted, rel=1e-4)
 
 
 KILLED = """

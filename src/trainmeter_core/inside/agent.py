@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ _REMEMBERED = ("process", "model", "counted", "budget")
 
 
 class InGraph:
-    """Where a compiled graph that contains an optimizer's step leaves that it ran."""
+    """Where an optimizer's step in a compiled graph, or in a backward, leaves that it ran."""
 
     def __init__(self) -> None:
         self.stepped: Any = None
@@ -64,6 +65,7 @@ class Agent:
         self.pid = os.getpid()
         self.identity = identity_of_process()
         self.step.start_anew(self.identity.process_start)
+        self.in_graph.stepped = None
         self.counter = StepCounter()
         self.ended = EndedSteps(self.step, self.identity.process_start)
         self.ring_refused = False
@@ -75,6 +77,7 @@ class Agent:
         self.told: dict[str, dict[str, Any]] = {}
         """The newest events of the kinds that this process's own passport needs."""
 
+        self._announcing = False
         self._thread_open = True
         """Whether the next optimizer step tells which thread trains."""
         self._numel: dict[int, int] = {}
@@ -161,6 +164,13 @@ class Agent:
         if self.model is not None:
             self.model.look_again()
 
+    def training_thread_ended(self) -> bool:
+        """Asked on another thread that calls the model: where the training's own has ended, this one trains now."""
+        if self.step.thread in sys._current_frames():  # noqa: SLF001 - the only list that has foreign threads as well
+            return False
+        self.step.thread = get_ident()
+        return True
+
     # --- the optimizer step -------------------------------------------------------------------------------------
 
     def optimizer_made(self, optimizer: Any) -> None:
@@ -209,7 +219,7 @@ class Agent:
             self.model.leader_changed(optimizer)
 
     def stepped_in_graph(self) -> None:
-        """A compiled graph with an optimizer's step in it ran since we looked last: that step ends now."""
+        """A compiled graph or a backward with an optimizer's step in it ran since we looked: that step ends now."""
         optimizer, self.in_graph.stepped = self.in_graph.stepped, None
         if optimizer is None:
             return
@@ -249,7 +259,13 @@ class Agent:
         """Write the step's record, start the sums of the next one, and leave the rest of the loop to `other` time."""
         step, model = self.step, self.model
         if self.ended.startup is None:
-            self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
+            if self._announcing:  # another thread's first step is just that
+                return
+            self._announcing = True
+            try:
+                self._first_step(optimizer, skipped=bool(flags & FLAG_SKIPPED))
+            finally:
+                self._announcing = False
             flags |= FLAG_STARTUP
             now = monotonic()
         elif model is not None and model.armed:
@@ -267,6 +283,9 @@ class Agent:
             step.leader = id(optimizer)
             step.number = self.ended.steps
             step.written_at = now
+        else:
+            # A skipped step comes here past `optimizer_leaves`: what is noted now would be taken to be like its record.
+            step.leader = 0
         batches.clear()
         self._row_may_be_due(now)
 

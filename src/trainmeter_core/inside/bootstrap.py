@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from time import monotonic
 
 from . import import_hooks
 
@@ -39,6 +40,10 @@ TORCH_TAPS = {
 }
 
 
+program_start = 0.0
+"""When this program began, on the monotonic clock, in a process that was another's before; else 0."""
+
+
 def plugin_table(text: str) -> list[tuple[str, str, str, list[str]]]:
     """Parse TRAINMETER_PLUGINS: lines of name, module, directory, comma-separated tracker modules, split by tabs."""
     table = []
@@ -49,8 +54,14 @@ def plugin_table(text: str) -> list[tuple[str, str, str, list[str]]]:
     return table
 
 
-def start() -> None:
-    """Register the post-import hooks. Nothing else happens in a process that never imports torch or a tracker."""
+def start(*, python_begins: bool = False) -> None:
+    """Register the post-import hooks. Nothing else happens in a process that never imports torch or a tracker.
+
+    A process that had children before its Python began was a shell, and gave way to its last command.
+    """
+    global program_start  # noqa: PLW0603 - one per process
+    if python_begins and any(os.times()[2:4]):
+        program_start = monotonic()
     off = set(os.environ.get("TRAINMETER_NO_TAP", "").split(","))
     hooks: dict[str, Callable[[ModuleType], None]] = {}
     for target, tap in TORCH_TAPS.items():

@@ -24,7 +24,7 @@ def identity_of_process(known: Identity | None = None) -> Identity:
         world_size=world,
         wall_clock=time(),
         monotonic=now,
-        process_start=known.process_start if known else now - _age_of_process(),
+        process_start=known.process_start if known else max(now - _age_of_process(), _began_late()),
     )
 
 
@@ -45,6 +45,12 @@ def _number(name: str, default: int) -> int:
         return int(os.environ.get(name, default))
     except ValueError:
         return default
+
+
+def _began_late() -> float:
+    """When Python began in a process that was a shell's before; 0 where it is as old as its process."""
+    bootstrap = sys.modules.get(__package__ + ".bootstrap")
+    return bootstrap.program_start if bootstrap is not None else 0.0
 
 
 def _age_of_process() -> float:

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..ring_format import ENDED, ENDED_AT, MOST_UNWRITTEN, PHASE, SECONDS_NOW
-from .span_clock import OTHER, STEP, SpanClock
+from .span_clock import OTHER, SpanClock
 
 if TYPE_CHECKING:
     from .batch_shape import Shape
@@ -32,15 +32,17 @@ class StepUnderWay(SpanClock):
     """
 
     __slots__ = (
-        "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_model", "in_optimizer", "leader",
-        "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape", "unwritten", "usual_calls",
-        "written_at",
+        "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_backward", "in_model",
+        "in_optimizer", "leader", "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape",
+        "unwritten", "usual_calls", "written_at",
     )  # fmt: skip
 
     def start_anew(self, start: float) -> None:
         """Forget everything: a new process."""
         super().start_anew(start)
         self.in_model = False
+        self.in_backward = 0
+        """The thread that runs a backward now."""
         self.loader_flag = 0
         """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
 
@@ -95,7 +97,7 @@ class StepUnderWay(SpanClock):
         current, seconds, page = self.current, self.seconds, self.page
         seconds[current] += now - self.last
         self.last = now
-        if current == STEP:
+        if current == self.base:
             self.current = page[PHASE] = OTHER
         self.base = OTHER
         self.in_optimizer = self.calls = 0

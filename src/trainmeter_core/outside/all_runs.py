@@ -12,8 +12,8 @@ from .trainings import Training, Trainings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .drain import RingReader
     from .one_run import OneRun
+    from .ring_reader import RingReader
 
 # So many trainings that have ended may be gone on with by another process; older ones are closed for good.
 _MOST_AT_REST = 16

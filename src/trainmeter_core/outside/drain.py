@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainmeter_core import ring_format as layout
 from trainmeter_core.json_text import parse
-from trainmeter_core.series import TIME_KINDS
+
+from .ring_reader import TIMES, RingReader, Unwritten, one_shape
 
 Emit = Callable[[dict[str, Any]], None]
 
 # A process that ends no step for so long has paused: what it noted and did not write is carried over.
 _RESTS_S = 1.0
-
-_TIMES = ("step", "data_wait", "checkpoint", "eval", "logging")
 
 
 @dataclass
@@ -60,7 +58,7 @@ class _Window:
         self.wall_s += record.wall_s
         self.end = record.end
         self.loader_seen = self.loader_seen or bool(record.flags & layout.FLAG_LOADER_SEEN)
-        for kind in _TIMES:
+        for kind in TIMES:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + getattr(record, kind + "_s")
         for shape, calls in shapes.items():
             self.batches[shape] = self.batches.get(shape, 0) + calls
@@ -73,7 +71,7 @@ class _Window:
         self.wall_s, self.end = steps.wall_s, steps.end
         self.loader_seen = bool(like.flags & layout.FLAG_LOADER_SEEN)
         self.seconds = dict(steps.seconds)
-        self.batches = {shape: n * calls for shape, calls in _one_shape(like).items()}
+        self.batches = {shape: n * calls for shape, calls in one_shape(like).items()}
 
     def fields(self, startup: bool) -> dict[str, Any]:
         """The log's record of this window; what no kind claims is `other`."""
@@ -100,159 +98,6 @@ class _Window:
         }
 
 
-class Unwritten(NamedTuple):
-    """Steps that ended and have no record: what each is like, when the last ended, what the time of all went to."""
-
-    like: layout.StepRecord
-    first: int
-    n: int
-    end: float
-    wall_s: float
-    seconds: dict[str, float]
-    clock: list[float]
-    """Seconds by kind since the start of the process."""
-
-
-class RingReader:
-    """Reads one ring as it grows. A rank that outran its reader is noticed, and its totals stay true."""
-
-    def __init__(self, path: str) -> None:
-        """Map the ring; raises ValueError when the file is not one (yet)."""
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size < layout.RING_BYTES:
-                raise ValueError("not a whole ring: " + path)
-            self._map = mmap.mmap(file.fileno(), layout.RING_BYTES, access=mmap.ACCESS_READ)
-        magic, size, _, *rest = layout.IDENTITY.unpack_from(self._map, 0)
-        if magic != layout.MAGIC or size != layout.RECORD_SIZE:
-            raise ValueError("not a ring of this version: " + path)
-        self.identity = layout.Identity(*rest)
-        self.position = 0
-        self.lost = 0
-        self._shapes: dict[tuple[int, int, int], int] = {}
-        self._until: float | None = None
-        self._carried: tuple[int, float, list[float]] | None = None
-        """The last step that was carried over without its record, its end, and the clock's seconds by kind then."""
-
-    def skip_until(self, until: float | None) -> None:
-        """Leave out what ended by then, seconds since the epoch: another reader has had it."""
-        self._until = until
-        if until is not None:
-            self.position = max(0, self._totals().records - layout.CAPACITY)
-
-    def totals(self) -> layout.Totals:
-        """Sums since the start of the process, steps without a record among them."""
-        totals, like = self._totals(), self._newest()
-        n = 0 if like is None else self._unwritten_since(like)
-        if like is None or not n:
-            return totals
-        return totals._replace(
-            steps=totals.steps + n, tokens=totals.tokens + n * like.tokens, samples=totals.samples + n * like.samples
-        )
-
-    def _totals(self) -> layout.Totals:
-        """What the header says; read until two readings agree."""
-        last = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
-        for _ in range(3):
-            again = layout.TOTALS.unpack_from(self._map, layout.TOTALS_OFFSET)
-            if again == last:
-                break
-            last = again
-        return layout.Totals(*last)
-
-    def phase(self) -> int:
-        """What the process does now: an index into series.TIME_KINDS."""
-        kind: float = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[0]
-        return int(kind) if 0 <= kind < len(TIME_KINDS) else TIME_KINDS.index("other")
-
-    def unwritten(self) -> Unwritten | None:
-        """The steps that ended, have no record yet and were not carried over."""
-        like = self._newest()
-        if like is None:
-            return None
-        _, _, end, *seconds = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)
-        last, since, then = like.step, like.end, seconds[5:]
-        if self._carried is not None and self._carried[0] > last:
-            last, since, then = self._carried
-        n = self._unwritten_since(like) + like.step - last
-        spent = [upto - before for upto, before in zip(seconds[:5], then, strict=True)]
-        if n < 1 or not since <= end < math.inf or not all(0.0 <= each < math.inf for each in spent):
-            return None
-        return Unwritten(like, last + 1, n, end, end - since, dict(zip(_TIMES, spent, strict=True)), seconds[:5])
-
-    def _newest(self) -> layout.StepRecord | None:
-        """The last record, where it is a step's."""
-        records = self._totals().records
-        record = self._record(records - 1) if records else None
-        return record if record is not None and record.type == layout.STEP_RECORD else None
-
-    def _unwritten_since(self, like: layout.StepRecord) -> int:
-        """How many usual steps ended after this one."""
-        ended: float = layout.STATE.unpack_from(self._map, layout.STATE_OFFSET)[1]
-        return int(ended) - like.step if 1 <= ended - like.step <= layout.MOST_UNWRITTEN else 0
-
-    def carried_over(self, steps: Unwritten) -> None:
-        """These are known: their records, once they are written, are not to be read again."""
-        self._carried = steps.first + steps.n - 1, steps.end, steps.clock
-
-    def _record(self, position: int) -> layout.StepRecord | None:
-        """The record at a position of the stream; None when it is not there any more, or was not finished."""
-        offset = layout.HEADER_SIZE + position % layout.CAPACITY * layout.RECORD_SIZE
-        *fields, check = layout.RECORD.unpack_from(self._map, offset)
-        if check != layout.check_word(position) or fields[0] not in {layout.STEP_RECORD, layout.TAIL_RECORD}:
-            return None
-        return layout.StepRecord(*fields)
-
-    def wall_clock(self, monotonic: float) -> float:
-        """Translate the node's monotonic clock to seconds since the epoch."""
-        return self.identity.wall_clock + (monotonic - self.identity.monotonic)
-
-    def steps(self) -> Iterator[tuple[layout.StepRecord, dict[tuple[int, int, int], int]]]:
-        """Yield the records written since the last call, each with its micro-batches by shape."""
-        head = self._totals().records
-        if head - self.position > layout.CAPACITY:
-            self.lost += head - layout.CAPACITY - self.position
-            self.position = head - layout.CAPACITY
-            self._shapes = {}
-        while self.position < head:
-            offset = layout.HEADER_SIZE + self.position % layout.CAPACITY * layout.RECORD_SIZE
-            position = self.position
-            self.position += 1
-            kind = self._map[offset]
-            if kind == layout.SHAPES_RECORD:
-                _, entries, _, _, *flat, _, check = layout.SHAPES.unpack_from(self._map, offset)
-                if check != layout.check_word(position):
-                    self.lost += 1
-                    continue
-                for start in range(0, 4 * entries, 4):
-                    sequences, length, target, calls = flat[start : start + 4]
-                    self._shapes[(sequences, length, target)] = calls
-                continue
-            record = self._record(position)
-            if record is None:
-                self.lost += 1
-                continue
-            shapes = self._shapes
-            self._shapes = {}
-            if record.type == layout.STEP_RECORD and self._carried is not None and record.step <= self._carried[0]:
-                continue
-            if self._until is not None and self.wall_clock(record.end) <= self._until:
-                continue
-            if not record.flags & layout.FLAG_MIXED_SHAPES:
-                shapes = _one_shape(record)
-            yield record, shapes
-
-    def close(self) -> None:
-        """Unmap."""
-        self._map.close()
-
-
-def _one_shape(record: layout.StepRecord) -> dict[tuple[int, int, int], int]:
-    """The micro-batches of a step that were all alike."""
-    if not record.micro_batches:
-        return {}
-    return {(record.samples // record.micro_batches, record.seq_len, record.target_len): record.micro_batches}
-
-
 class Drain:
     """Reads every ring and side file of a spool and emits run-log records."""
 
@@ -262,7 +107,7 @@ class Drain:
         self.rings: dict[str, RingReader] = {}
         self._sides: dict[str, int] = {}
         self._refused: set[str] = set()
-        self._until: dict[tuple[int, int], float] = {}
+        self._until: dict[tuple[int, int], tuple[float, int]] = {}
         self.is_known: Callable[[RingReader], bool] = lambda _reader: True
         """Whether a ring is to be read by now: not before it is known to which run it belongs."""
         self.on_steps: Callable[[RingReader, dict[str, Any], float], None] | None = None
@@ -294,10 +139,10 @@ class Drain:
         """How far each side file was read, for `resume`."""
         return dict(self._sides)
 
-    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], float]) -> None:
-        """Go on where another drain ended: side files from their bytes on, rings after the last logged time.
+    def resume(self, sides: Mapping[str, int], until: Mapping[tuple[int, int], tuple[float, int]]) -> None:
+        """Go on where another drain ended: side files from their bytes on, rings after what was logged last.
 
-        `until` is by rank and process id, seconds since the epoch.
+        `until` is by rank and process id: seconds since the epoch, and the step that ended then.
         """
         self._sides = dict(sides)
         self._until = dict(until)
@@ -305,7 +150,7 @@ class Drain:
     def _open_ring(self, name: str) -> None:
         try:
             reader = self.rings[name] = RingReader(os.path.join(self.spool, name))
-            reader.skip_until(self._until.get((reader.identity.rank, reader.identity.pid)))
+            reader.skip_until(*self._until.get((reader.identity.rank, reader.identity.pid), (None,)))
         except ValueError:
             # Its writer reserves the space and fills in the header in the next microseconds; look again.
             return

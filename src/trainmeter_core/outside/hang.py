@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from trainmeter_core.ladder import Counters
 
-    from .drain import RingReader
     from .gpu_watch import GpuWatch
+    from .ring_reader import RingReader
 
 USUAL_TIMES = 10
 LEAST_S = 10.0

@@ -9,9 +9,9 @@ from trainmeter_core.series import GPU_FAMILIES, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .drain import RingReader
     from .gpu_watch import GpuWatch
     from .metrics import MetricsServer
+    from .ring_reader import RingReader
     from .spool import Spool
 
 # What of the node goes to the tracker; all of it is in the run log and on /metrics.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trainmeter_core.runlog.read import RunReader
     from trainmeter_core.runlog.write import RunWriter
 
-    from .drain import RingReader
     from .options import RunOptions
+    from .ring_reader import RingReader
 
 
 class OneRun:

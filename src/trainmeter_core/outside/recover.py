@@ -90,7 +90,7 @@ def _carry_over(spool: str, directory: Path, writer: RunWriter) -> int:
 
     records: list[dict[str, Any]] = []
     drain = Drain(spool, records.append)
-    drain.resume(noted_positions(spool), _last_times(directory))
+    drain.resume(noted_positions(spool), _last_steps(directory))
     drain.finish()
     drain.close()
     # A command of several trainings: the others' logs have all but the last second.
@@ -100,17 +100,17 @@ def _carry_over(spool: str, directory: Path, writer: RunWriter) -> int:
     return sum(record["n"] for record in records if record.get("type") == "steps")
 
 
-def _last_times(directory: Path) -> dict[tuple[int, int], float]:
-    """The end of the last logged block of every process: what the rings hold up to then is in the log."""
+def _last_steps(directory: Path) -> dict[tuple[int, int], tuple[float, int]]:
+    """End and last step of the last logged block of every process: what the rings hold up to then is in the log."""
     from trainmeter_core.runlog.read import lines
 
-    last: dict[tuple[int, int], float] = {}
+    last: dict[tuple[int, int], tuple[float, int]] = {}
     for line, _ in lines(directory / LOG_FILE):
         if line is None or not line.startswith(b'{"type":"steps"'):
             continue
         with contextlib.suppress(ValueError, KeyError, TypeError):  # a torn or damaged line
             block = parse(line)
-            last[block["rank"], block["pid"]] = float(block["t"])
+            last[block["rank"], block["pid"]] = float(block["t"]), int(block["last"])
     return last
 
 

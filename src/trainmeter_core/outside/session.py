@@ -12,7 +12,7 @@ from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.write import RunWriter
 
 from .all_runs import AllRuns
-from .drain import Drain, RingReader
+from .drain import Drain
 from .environment import adapters_environment, agent_environment
 from .git_state import git_state
 from .launch import Exit, end_like, inherited_environment, launch
@@ -32,6 +32,7 @@ from .web import Web
 if TYPE_CHECKING:
     from .options import RunOptions
     from .resuming import Earlier
+    from .ring_reader import RingReader
     from .surroundings import Surroundings
 
 TICK_S = 0.5
@@ -253,9 +254,8 @@ class Session:
 
     def _write_local(self, *, at_the_end: bool) -> None:
         for one in self.runs.all():
-            if one.local.write(at_the_end=at_the_end) and not self.web.start(
-                one.local.directory, at_the_end=at_the_end
-            ):
+            written = one.local.write(at_the_end=at_the_end)
+            if written and not self.web.start(one.local.directory, at_the_end=at_the_end):
                 self._say_where(one.local.command)
 
     def _emit(self, record: dict[str, Any]) -> None:

@@ -10,9 +10,9 @@ from .hang import HangWatch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .drain import RingReader
     from .gpu_watch import GpuWatch
     from .node import NodeSampler
+    from .ring_reader import RingReader
 
 _NODE_EVERY_S = 1.0
 

@@ -32,7 +32,7 @@ def run(here, python):
             _core(core)
             from trainmeter_core.inside import bootstrap
 
-            bootstrap.start()
+            bootstrap.start(python_begins=True)
         elif os.environ.get("TRAINMETER", "0").lower() not in ("", "0", "off", "false", "no"):
             _core(core)
             from trainmeter_core.starting import start_with_torch

@@ -39,7 +39,7 @@ def _wake_agent(here):
             spec.loader.exec_module(module)
         from trainmeter_core.inside import bootstrap
 
-        bootstrap.start()
+        bootstrap.start(python_begins=True)
     except Exception:  # noqa: BLE001, S110 - whatever is wrong with us is not the user's concern
         pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             return original(*args, **kwargs)
         if in_graph.stepped is not None:
             _step_in_graph(agent)
+        outermost = not step.in_backward
+        if outermost:
+            step.in_backward = get_ident()
         start = monotonic()
         try:
             return original(*args, **kwargs)
@@ -51,6 +55,8 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             unseen(error)
             raise
         finally:
+            if outermost:
+                step.in_backward = 0
             try:
                 pending = step.pending
                 if step.leader and len(pending) == 1 and pending[0] == step.shape:
@@ -60,6 +66,8 @@ def install(module: ModuleType, agent: Agent) -> Undo:
                     pending.clear()
                 else:
                     agent.backward_ran(monotonic() - start)
+                if outermost and in_graph.stepped is not None:
+                    agent.stepped_in_graph()
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
 

@@ -75,7 +75,7 @@ def tapped_call(
         if compiling() or step.in_model or id(self) not in ids:
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         shape = None
-        if _SITE.on and get_ident() == step.thread:
+        if _SITE.on and (get_ident() == step.thread or agent.training_thread_ended()):
             try:
                 if in_graph.stepped is not None:
                     agent.stepped_in_graph()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import threading
+from _thread import get_ident
 from typing import TYPE_CHECKING
 
 from ..guard import site
@@ -29,8 +31,13 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     in_graph = agent.in_graph
     step = agent.step
 
+    def in_a_gradients_hook() -> bool:
+        # On the thread of the backward, or on one of the engine's own, of which threading knows nothing.
+        ident = get_ident()
+        return ident == step.in_backward or ident not in threading._active  # type: ignore[attr-defined]  # noqa: SLF001
+
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not model_calls.compiling() and _SITE.on:
+        if not model_calls.compiling() and _SITE.on and not (step.in_backward and in_a_gradients_hook()):
             try:
                 if step.leader and not step.in_optimizer and step.base == STEP:
                     step.in_optimizer = 1
@@ -45,6 +52,10 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         if model_calls.compiling():
             # Becomes part of the graph and happens whenever that runs, without a break in it.
             in_graph.stepped = optimizer
+        elif step.in_backward and in_a_gradients_hook():
+            # One step with all others of this backward, and it ends with that.
+            if in_graph.stepped is None or agent.counter.leads(id(optimizer)):
+                in_graph.stepped = optimizer
         elif _SITE.on:
             try:
                 ended = step.ends_as_usual(id(optimizer))

@@ -78,7 +78,7 @@ def test_a_summing_up_that_fails_is_not_tried_again(begin, monkeypatch):
         tried.append(1)
         raise OSError(28, "no space left on device")
 
-    monkeypatch.setattr(run, "_log_reader", refused)
+    monkeypatch.setattr(run.runs.all()[0], "_log_reader", refused)
     run._next_snapshot = 0.0
     run.tick()
     run.tick()
@@ -89,7 +89,7 @@ def test_a_summing_up_that_fails_is_not_tried_again(begin, monkeypatch):
 
 def test_a_run_whose_rows_no_adapter_can_write_says_how_to_get_charts(begin, capfd):
     run = begin(no_plugins=("wandb", "mlflow"))
-    run.local.missing = "a library is not installed: pip install it"
+    run.runs.all()[0].local.missing = "a library is not installed: pip install it"
     run.close(Exit(0))
     assert "tm: no tracker in this run, and no charts: a library is not installed" in capfd.readouterr().err
 

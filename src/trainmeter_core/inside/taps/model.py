@@ -323,7 +323,8 @@ class ModelTap:
         """Tap the classes of the root and of what it wraps (DDP, a compiled module), for these objects only."""
         modules = [root]
         while len(modules) < 4:  # noqa: PLR2004 - wrappers do not nest deeper
-            inner = next((getattr(modules[-1], name, None) for name in _WRAPPERS if name in _own(modules[-1])), None)
+            owned = modules[-1].__dict__.get("_modules", ())
+            inner = next((getattr(modules[-1], name, None) for name in _WRAPPERS if name in owned), None)
             if not isinstance(inner, self.module_class):
                 break
             modules.append(inner)
@@ -395,7 +396,3 @@ def _set_call(kind: Any, own: Callable[..., Any] | None) -> None:
         kind.__call__ = own
     elif "__call__" in vars(kind):
         del kind.__call__
-
-
-def _own(module: Any) -> Any:
-    return module.__dict__.get("_modules", ())

@@ -257,4 +257,4 @@ def test_a_convolutional_net_has_an_exact_count(launch):
     run = launch.pair("images").tm
     first, second = 4 * (4 * 9) * 26 * 26, 6 * (8 * 4 * 9) * 24 * 24
     assert run.value("compute.flops.exact") == 150 * (first + second + 6 * (1152 * 16 + 16 * 10))
-    assert "--convention exact --peak-tflops X counts this model" in run.stderr
+    assert "; --convention exact counts this model" in run.stderr  # its peak was given

@@ -16,7 +16,6 @@ tm runs a training program as it is and puts tokens, FLOPs, MFU and GPU use into
   tm -m mypackage.train                instead of  python -m mypackage.train
   tm torchrun --nproc_per_node=8 t.py  any command: torchrun, accelerate launch, srun, bash
   tm --budget-tokens 20B train.py      how far along the run is, and when it ends
-  tm -- passport                       a program that has the name of a command below
   TM=0 tm train.py                     without tm, for comparison; tm --off train.py is the same
 """
 
@@ -32,7 +31,7 @@ def page(options: Iterable[click.Parameter], commands: Mapping[str, tuple[str, s
         (
             "usage: tm [options] SCRIPT.py [args] | tm [options] -m MODULE [args] | tm [options] [--] COMMAND [args]\n",
             _EXAMPLES,
-            "commands (tm COMMAND --help tells more):",
+            "commands (tm COMMAND --help tells more; tm -- COMMAND runs a program of that name):",
             *(f"  {name:<21} {text}" for name, (_, text) in commands.items() if text),
             "",
             "options, before the script; everything after it belongs to it:",

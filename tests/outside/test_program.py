@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmeter_core.outside.program import program_of
+from trainmeter_core.outside.program import program_of, script_of
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +36,20 @@ def test_in_a_command_it_is_the_script_or_module_that_runs_in_the_end(command, n
 def test_a_script_or_module_given_to_tm_is_the_program():
     assert program_of("script", "src/train.py", ["python", "src/train.py"]) == ("src/train.py", "src")
     assert program_of("module", "pkg.train", ["python", "-m", "pkg.train"]) == ("pkg.train", ".")
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("python a.py --lr 1", "a.py"),
+        ("python -u -m pkg.train x", "pkg.train"),
+        ("python -W ignore -X dev a.py", "a.py"),
+        ("python -Wignore a.py -m x", "a.py"),
+        ("python -c print(1) a.py", "python"),
+        ("python -m", "-m"),
+        ("train", "train"),
+        ("", ""),
+    ],
+)
+def test_the_script_of_a_running_python(command, script):
+    assert script_of(command.split()) == script

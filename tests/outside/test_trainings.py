@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmeter_core.outside.trainings import Trainings, script_of
+from trainmeter_core.outside.trainings import Trainings
 
 
 def told(pid, rank=0, world=1, parent=1, command="train.py", **more):
@@ -82,11 +82,3 @@ def test_a_checkpoint_that_another_training_begins_with_makes_no_restart_of_it()
 
 def test_an_agent_that_does_not_tell_is_where_the_newest_are():
     assert trainings_of(told(10), {"pid": 11, "rank": 0}) == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("command", "script"),
-    [("python a.py --lr 1", "a.py"), ("python -u -m pkg.train x", "pkg.train"), ("train", "train"), ("", "")],
-)
-def test_the_script_of_a_command(command, script):
-    assert script_of(command.split()) == script

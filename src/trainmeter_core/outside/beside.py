@@ -14,6 +14,7 @@ from .all_runs import alive
 from .launch import Exit
 from .options import RunOptions
 from .process_tree import ProcessTree
+from .program import script_of
 from .session import TICK_S, Session
 
 _OTHERS_END_WITHIN_S = 5.0
@@ -65,7 +66,7 @@ def main(words: list[str]) -> None:
     try:
         tree = ProcessTree(int(words[0]))
         command = tree.command or ["unknown"]
-        session = Beside(options_from(words[1], os.path.basename(_program(command))), command)
+        session = Beside(options_from(words[1], os.path.basename(script_of(command))), command)
     except (ValueError, TypeError, ProcessLookupError) as error:
         print(json.dumps({"problem": str(error)}), flush=True)  # noqa: T201 - the program reads it
         return
@@ -92,12 +93,6 @@ def _let_others_end(session: Beside, first: int) -> None:
     others = {ring.identity.pid for ring in rings} - {first}
     while time.monotonic() < until and any(alive(pid) for pid in others):
         time.sleep(_LOOKS_EVERY_S)
-
-
-def _program(command: list[str]) -> str:
-    """The script or module of a Python's command line; the Python itself where its program is a text behind -c."""
-    at = next((at for at, word in enumerate(command[1:], 1) if not word.startswith("-")), 0)
-    return command[0] if command[at - 1] == "-c" else command[at]
 
 
 def _wait_for_the_end(ended: threading.Event) -> None:

@@ -17,6 +17,9 @@ _LAUNCHERS = frozenset({
     "deepspeed.launcher.runner", "coverage", "cProfile", "pdb", "debugpy",
 })  # fmt: skip
 
+# Of the interpreter's own options, those whose value is a word of its own.
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+
 
 class Program(NamedTuple):
     """What the user would call the program, and the directory whose repository it belongs to."""
@@ -44,3 +47,21 @@ def program_of(kind: Literal["script", "module", "command"], target: str, argv: 
                 return Program(name, ".")
         takes_module = takes_module or bool(_TAKES_MODULE.fullmatch(os.path.basename(word)))
     return Program(target, ".")
+
+
+def script_of(command: Sequence[str]) -> str:
+    """The script of a running Python's command line, or the module behind its -m; else the command itself.
+
+    It is the command itself also for a text behind -c, which is no name.
+    """
+    words = iter(command[1:])
+    for word in words:
+        if word == "-c":
+            break
+        if word == "-m":
+            return next(words, word)
+        if word in _WITH_VALUE:
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
+    return command[0] if command else ""

@@ -15,20 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .program import script_of
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 _T = TypeVar("_T")
-
-
-def script_of(command: Sequence[str]) -> str:
-    """The script of a Python's command line, or the module behind its -m; the command itself where neither is seen."""
-    for at, word in enumerate(command[1:], 1):
-        if word == "-m":
-            return command[at + 1] if at + 1 < len(command) else word
-        if not word.startswith("-"):
-            return word
-    return command[0] if command else ""
 
 
 @dataclass

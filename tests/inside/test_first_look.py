@@ -20,11 +20,13 @@ from tests.inside.looked_at import (  # noqa: E402
     Mixed,
     ResNet,
     T,
+    TwoHeads,
     UNet,
     V,
     audio,
     hugging_face,
     image,
+    mask,
     tokens,
     volume,
 )  # fmt: skip

@@ -25,10 +25,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mlflow"))
 
+from mlflow_server import RealServer
 from moody_proxy import MoodyProxy
-from real_server import RealServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -71,7 +71,7 @@ def main() -> None:
     backward.install(engine, agent)
     next_batch = data._timed(lambda _: None, agent)
     fake = Model()
-    Model.__call__ = model_calls.tapped_call(Model, None, frozenset([id(fake)]), agent, agent.model.shape_of)
+    Model.__call__ = model_calls.tapped_call(Model, None, [id(fake)], agent, agent.model.shape_of)
     tokens = ids[:, :-1]
     taps = {
         "nothing": lambda: None,

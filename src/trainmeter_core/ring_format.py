@@ -48,8 +48,8 @@ FLAG_BATCH_UNSEEN = 8
 FLAG_LOADER_SEEN = 16
 
 # type, flags, micro-batches, step, end time, tokens, samples, sequence length, target length, then seconds:
-# wall, step, data wait, checkpoint, eval, logging, backward; last the check word.
-RECORD = struct.Struct("<BBHIdIIII7fI")
+# wall, step, data wait, checkpoint, eval, logging; last the check word.
+RECORD = struct.Struct("<BBHIdIIII6f4xI")
 
 # type, number of entries, unused, step, three entries of (sequences, length, target length, calls), unused, check word.
 SHAPES = struct.Struct("<BBHI12III")
@@ -82,7 +82,6 @@ class StepRecord(NamedTuple):
     checkpoint_s: float
     eval_s: float
     logging_s: float
-    backward_s: float
 
 
 class Identity(NamedTuple):

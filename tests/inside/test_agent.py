@@ -34,8 +34,8 @@ def optimizer():
 def step(agent: Agent, optimizer, *shapes) -> None:
     """A training step as the taps tell it: forward and backward for each shape, then the optimizer."""
     for shape in shapes:
-        agent.step.pending.append(shape)
-        agent.backward_ran(0.25)
+        agent.step.other_forward(shape)
+        agent.backward_ran()
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(optimizer)
 
@@ -48,7 +48,6 @@ def test_a_record_a_step_with_its_tokens_and_samples(agent, optimizer, written):
     assert [(r.tokens, r.samples, r.micro_batches, r.seq_len) for r in told.records] == [(128, 8, 2, 16)] * 3
     assert told.shapes == [{(4, 16, 0): 2}] * 3
     assert [r.flags for r in told.records] == [FLAG_STARTUP, 0, 0]
-    assert [r.backward_s for r in told.records] == [0.5] * 3
     assert told.totals[1:5] == (3, 0, 384, 24)
 
 
@@ -62,10 +61,10 @@ def test_micro_batches_of_several_shapes_are_kept_apart(agent, optimizer, writte
 
 
 def test_a_forward_without_a_backward_is_no_micro_batch(agent, optimizer, written):
-    agent.step.pending.append((9, 9, 0))  # a validation loss in train mode with gradients on, after the last backward
-    agent.step.pending.clear()
+    agent.step.other_forward((9, 9, 0))  # a validation loss in train mode with gradients on, after the last backward
+    agent.step.all_pending().clear()
     step(agent, optimizer, (4, 16, 0))
-    agent.backward_ran(0.1)  # of a model that nobody saw
+    agent.backward_ran()  # of a model that nobody saw
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(optimizer)
     step(agent, optimizer, (4, 16, 0))
@@ -75,8 +74,8 @@ def test_a_forward_without_a_backward_is_no_micro_batch(agent, optimizer, writte
 
 def test_a_skipped_step_is_counted_apart_and_its_batch_was_used(agent, optimizer, written):
     step(agent, optimizer, (4, 16, 0))
-    agent.step.pending.append((4, 16, 0))
-    agent.backward_ran(0.1)
+    agent.step.other_forward((4, 16, 0))
+    agent.backward_ran()
     agent.step_skipped(optimizer)
     step(agent, optimizer, (4, 16, 0))
     told = written()
@@ -87,8 +86,8 @@ def test_a_skipped_step_is_counted_apart_and_its_batch_was_used(agent, optimizer
 def test_a_wrapped_optimizer_is_counted_at_its_outermost_step(agent, optimizer, written):
     outer = torch.optim.SGD(optimizer.param_groups[0]["params"], lr=0.1)
     for _ in range(3):
-        agent.step.pending.append((4, 16, 0))
-        agent.backward_ran(0.1)
+        agent.step.other_forward((4, 16, 0))
+        agent.backward_ran()
         agent.optimizer_enters(outer)
         agent.optimizer_enters(optimizer)
         agent.optimizer_leaves(optimizer)
@@ -97,7 +96,7 @@ def test_a_wrapped_optimizer_is_counted_at_its_outermost_step(agent, optimizer, 
 
 
 def test_a_step_that_raised_leaves_the_next_ones_right(agent, optimizer, written):
-    agent.backward_ran(0.1)
+    agent.backward_ran()
     agent.optimizer_enters(optimizer)  # and its post-hook never comes
     step(agent, optimizer, (4, 16, 0))
     step(agent, optimizer, (4, 16, 0))
@@ -107,7 +106,7 @@ def test_a_step_that_raised_leaves_the_next_ones_right(agent, optimizer, written
 
 def test_an_inner_optimizer_that_raised_inside_an_outer_one_heals(agent, optimizer):
     outer = torch.optim.SGD(optimizer.param_groups[0]["params"], lr=0.1)
-    agent.backward_ran(0.1)
+    agent.backward_ran()
     agent.optimizer_enters(outer)
     agent.optimizer_enters(optimizer)
     agent.optimizer_leaves(outer)
@@ -155,7 +154,7 @@ def test_the_wall_times_join_without_a_gap(agent, optimizer, written):
 
 
 def test_a_process_that_never_steps_leaves_no_ring(agent, spool):
-    agent.backward_ran(0.1)
+    agent.backward_ran()
     agent.finish()
     assert [path.name.partition("-")[0] for path in spool.iterdir()] == ["agent"]
 
@@ -191,7 +190,7 @@ def test_a_forked_child_is_a_process_of_its_own_and_silent_until_it_steps(agent,
         "import torch\n"
         "agent = module.agent_of_this_process()\n"
         "optimizer = torch.optim.SGD([torch.zeros(2)], lr=0.1)\n"
-        "def step():\n    agent.step.pending.append((2, 3, 0)); agent.backward_ran(0.0)\n    agent.optimizer_enters(optimizer); agent.optimizer_leaves(optimizer)\n"
+        "def step():\n    agent.step.other_forward((2, 3, 0)); agent.backward_ran()\n    agent.optimizer_enters(optimizer); agent.optimizer_leaves(optimizer)\n"
         "step()\n"
         "for trains in (False, True):\n"
         "    child = os.fork()\n"

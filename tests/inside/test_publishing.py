@@ -39,8 +39,8 @@ def train(agent, optimizer):
 
     def steps(count=1, shape=(4, 16, 0)):
         for _ in range(count):
-            agent.step.pending.append(shape)
-            agent.backward_ran(0.0)
+            agent.step.other_forward(shape)
+            agent.backward_ran()
             agent.optimizer_enters(optimizer)
             agent.optimizer_leaves(optimizer)
 
@@ -85,7 +85,7 @@ def test_the_shares_of_a_row_add_up_to_100(agent, train, clock):
 
 def test_a_step_in_a_graph_is_counted_before_the_row(agent, train, optimizer, clock):
     train(2)
-    agent.backward_ran(0.0)
+    agent.backward_ran()
     agent.in_graph.stepped = optimizer
     assert agent.publish().row()["trainmeter/step"] == 3
 
@@ -160,8 +160,8 @@ class TestPeers:
     def rank_0(self, spool, monkeypatch, optimizer):
         monkeypatch.setenv("WORLD_SIZE", "4")
         agent = Agent(str(spool))
-        agent.step.pending.append((4, 16, 0))
-        agent.backward_ran(0.0)
+        agent.step.other_forward((4, 16, 0))
+        agent.backward_ran()
         agent.optimizer_enters(optimizer)
         agent.optimizer_leaves(optimizer)
         return agent
@@ -169,7 +169,7 @@ class TestPeers:
     def ring(self, spool, rank, steps, tokens, *, world=4, started=1.0, pid=None):
         pid = pid or 100000 + rank
         ring = Ring(str(spool / f"r{rank}-{pid}.ring"), Identity(pid, rank, rank, world, 0.0, 0.0, started))
-        ring.step(1, 0, 1, steps, 0.0, tokens, 0, 16, 0, (0.0,) * 7, (steps, 0, tokens, tokens // 16, 0))
+        ring.step(1, 0, 1, steps, 0.0, tokens, 0, 16, 0, (0.0,) * 6, (steps, 0, tokens, tokens // 16, 0))
 
     def factor(self, spool, agent):
         above, below = Peers(str(spool)).scale(agent)

@@ -124,7 +124,7 @@ def told_by(written) -> list:
     """All of the records but the times."""
     told = written()
     return [
-        (record._replace(end=0, wall_s=0, step_s=0, data_wait_s=0, eval_s=0, backward_s=record.backward_s > 0), shapes)
+        (record._replace(end=0, wall_s=0, step_s=0, data_wait_s=0, eval_s=0), shapes)
         for record, shapes in zip(told.records, told.shapes, strict=True)
     ]
 

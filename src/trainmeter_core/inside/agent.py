@@ -140,15 +140,15 @@ class Agent:
     def _file_name(self) -> str:
         return f"r{self.identity.rank}-{self.pid}"
 
-    def backward_ran(self, seconds: float) -> None:
+    def backward_ran(self) -> None:
         """The autograd engine ran on any thread; forwards that waited for it are micro-batches now."""
         if self.paused:
             return
         step = self.step
-        step.backward_s += seconds
-        step.backward_since = True
-        pending = step.pending
+        step.backwards += 1
+        pending = step.all_pending()
         if pending:
+            step.leader = 0
             batches = step.batches
             for shape in pending:
                 batches[shape] = batches.get(shape, 0) + 1
@@ -181,11 +181,11 @@ class Agent:
     def optimizer_enters(self, optimizer: Any) -> None:
         """A global step pre-hook ran. When the outermost optimizer had raised in its step, the depth is healed."""
         step = self.step
-        if step.in_optimizer and (step.optimizer == id(optimizer) or step.backward_s != step.backward_s_at_enter):
+        if step.in_optimizer and (step.optimizer == id(optimizer) or step.backwards != step.backwards_at_enter):
             # It enters anew, or a backward ran since: whoever was inside is not any more.
             step.in_optimizer = 0
         if not step.in_optimizer:
-            step.backward_s_at_enter = step.backward_s
+            step.backwards_at_enter = step.backwards
             step.optimizer = id(optimizer)
             if self._thread_open or not self.ended.startup:
                 self._thread_open = False
@@ -208,8 +208,8 @@ class Agent:
         met = numel is None
         if numel is None:
             numel = self._meet(optimizer)
-        verdict = self.counter.stepped(key, numel, step.backward_since)
-        step.backward_since = False
+        verdict = self.counter.stepped(key, numel, step.backwards != step.backwards_at_event)
+        step.backwards_at_event = step.backwards
         step.leader = 0
         if verdict == NEW_STEP:
             if met and self.model is not None:
@@ -224,16 +224,18 @@ class Agent:
         if optimizer is None:
             return
         # Forwards that wait already belong to the next step.
-        waiting, self.step.pending = self.step.pending, []
+        waiting, self.step.pending = self.step.all_pending(), []
         self.optimizer_enters(optimizer)
         self.optimizer_leaves(optimizer)
-        self.step.pending = waiting
+        if waiting:
+            self.step.pending = waiting
+            self.step.leader = 0
 
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
         if not self.counter.leads(id(optimizer)):
             return
-        self.step.backward_since = False
+        self.step.backwards_at_event = self.step.backwards
         self.step_ends(monotonic(), FLAG_SKIPPED, optimizer)
 
     def _meet(self, optimizer: Any) -> int:
@@ -275,8 +277,8 @@ class Agent:
         if self.parts:
             self.publish().step_of_parts(now, added)
         # A forward whose backward never came (a probe, a validation loss with gradients on) is no micro-batch.
-        step.pending.clear()
-        step.backward_s = 0.0
+        step.all_pending().clear()
+        step.backwards_at_end = step.backwards
         usual = len(batches) == 1 and self.ended.sequence_parts == 1 and not flags & FLAG_SKIPPED
         if usual and not self.parts and not (model and model.armed):
             [(step.shape, step.usual_calls)] = batches.items()

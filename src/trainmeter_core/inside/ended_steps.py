@@ -103,7 +103,7 @@ class EndedSteps:
             noted = step.unwritten
             batches = {} if step.shape is None else {step.shape: step.usual_calls}
             for _ in range(len(noted)):
-                self._add(*noted.pop(0), 0, batches)
+                self._add(*noted.pop(0), 0, batches, backwards=True)
         finally:
             self._writing.release()
 
@@ -115,7 +115,8 @@ class EndedSteps:
         elif self.sequence_parts > 1:
             whole_sequences(batches, self.sequence_parts)
         before, began = self.seconds, self.last_end
-        flags = self._add(now, seconds, self._step.backward_s, flags, batches)
+        ran = self._step.backwards != self._step.backwards_at_end
+        flags = self._add(now, seconds, flags, batches, backwards=ran)
         skipped = int(flags & FLAG_SKIPPED > 0)
         of_step = [upto - then for upto, then in zip(seconds, before)]
         unseen = int(flags & FLAG_BATCH_UNSEEN > 0)
@@ -123,7 +124,7 @@ class EndedSteps:
             self.startup = self.sums()
         return flags, Sums(1 - skipped, skipped, now - began, of_step, dict(batches), unseen)
 
-    def _add(self, now: float, seconds: Seconds, backward_s: float, flags: int, batches: dict[Shape, int]) -> int:
+    def _add(self, now: float, seconds: Seconds, flags: int, batches: dict[Shape, int], *, backwards: bool) -> int:
         if flags & FLAG_SKIPPED:
             self.skipped += 1
         else:
@@ -131,7 +132,7 @@ class EndedSteps:
         tokens, samples, micro, length, target = self._used.add(batches)
         self._tokens += tokens
         self._samples += samples
-        if not micro and backward_s and not self.batches_of_another:
+        if not micro and backwards and not self.batches_of_another:
             # Without a backward no batch was used.
             flags |= FLAG_BATCH_UNSEEN
             self.unseen += 1
@@ -140,7 +141,7 @@ class EndedSteps:
             flags |= FLAG_MIXED_SHAPES
             if self.ring is not None:
                 self.ring.shapes(self._steps, batches)
-        self._record(STEP_RECORD, flags, micro, (tokens, samples, length, target), now, seconds, backward_s)
+        self._record(STEP_RECORD, flags, micro, (tokens, samples, length, target), now, seconds)
         self.seconds, self.last_end = seconds, now
         if not flags & FLAG_STARTUP and (wall_s > self.longest or wall_s < self.shortest):
             self.longest = max(self.longest, wall_s)
@@ -149,18 +150,18 @@ class EndedSteps:
 
     def add_tail(self, now: float) -> None:
         """Record the time from the last step to the process's end."""
-        self._record(TAIL_RECORD, 0, 0, (0, 0, 0, 0), now, self._step.until(now), self._step.backward_s)
+        self._record(TAIL_RECORD, 0, 0, (0, 0, 0, 0), now, self._step.until(now))
 
     def _record(  # noqa: PLR0917 - the fields of the record
         self, kind: int, flags: int, micro_batches: int, counts: tuple[int, int, int, int], now: float,
-        seconds: Sequence[float], backward_s: float,
+        seconds: Sequence[float],
     ) -> None:  # fmt: skip
         before = self.seconds
         if self.ring is not None:
             self.ring.step(
                 kind, flags | self._step.loader_flag, micro_batches, self._steps, now, *counts,
                 (now - self.last_end, seconds[0] - before[0], seconds[1] - before[1], seconds[2] - before[2],
-                 seconds[3] - before[3], seconds[4] - before[4], backward_s),
+                 seconds[3] - before[3], seconds[4] - before[4]),
                 (self._steps, self.skipped, self._tokens, self._samples, _STEP.count),
             )  # fmt: skip
             for place, spent in enumerate(seconds[:5], SECONDS_WRITTEN):

@@ -55,7 +55,7 @@ class Ring:
 
     def step(  # noqa: PLR0917 - the fields of the record
         self, kind: int, flags: int, micro_batches: int, step: int, end: float, tokens: int, samples: int,
-        seq_len: int, target_len: int, seconds: tuple[float, float, float, float, float, float, float],
+        seq_len: int, target_len: int, seconds: tuple[float, float, float, float, float, float],
         totals: tuple[int, int, int, int, int],
     ) -> None:  # fmt: skip
         """Append one step, then publish the records written so far with the sums that belong to them.

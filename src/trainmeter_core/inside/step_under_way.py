@@ -15,7 +15,7 @@ MYPY = False
 if MYPY:
     from typing import Tuple
 
-    Ended = Tuple[float, Tuple[float, ...], float]
+    Ended = Tuple[float, Tuple[float, ...]]
 
 # A step's record costs several times what the rest does, nearly all of it memory that the user's program has pushed out
 # of the caches meanwhile. So records are written MOST_UNWRITTEN at a time, but never later than this.
@@ -32,45 +32,73 @@ class StepUnderWay(SpanClock):
     """
 
     __slots__ = (
-        "backward_s", "backward_s_at_enter", "backward_since", "batches", "calls", "in_backward", "in_model",
-        "in_optimizer", "leader", "loader_flag", "number", "optimizer", "optimizer_events", "pending", "shape",
-        "unwritten", "usual_calls", "written_at",
+        "backwards", "backwards_at_end", "backwards_at_enter", "backwards_at_event", "batches", "calls", "in_backward",
+        "in_model", "in_optimizer", "leader", "loader_flag", "number", "optimizer", "optimizer_events", "pending",
+        "shape", "unwritten", "usual_calls", "waiting", "written_at",
     )  # fmt: skip
 
     def start_anew(self, start: float) -> None:
         """Forget everything: a new process."""
         super().start_anew(start)
         self.in_model = False
-        self.in_backward = 0
-        """The thread that runs a backward now."""
+        self.in_backward = False
+        """Whether some thread runs a backward now."""
         self.loader_flag = 0
         """FLAG_LOADER_SEEN once a data loader was asked for a batch."""
 
-        self.pending: list[Shape] = []
-        """Shapes of training forwards whose backward has not run yet."""
         self.shape: Shape | None = None
+        """Of a micro-batch of the last step."""
+        self.waiting = 0
+        """Training forwards of that shape whose backward has not run yet;"""
         self.calls = 0
-        """Micro-batches of the usual shape."""
+        """those whose backward has run: micro-batches."""
+        self.pending: list[Shape] = []
+        """Shapes of other forwards that wait."""
         self.batches: dict[Shape, int] = {}
-        """Those of other shapes."""
-        self.backward_since = False
-        self.backward_s = 0.0
+        """Micro-batches of other shapes."""
+        self.backwards = 0
+        """Since the start of the process; and of them, those before"""
+        self.backwards_at_event = 0
+        """the last optimizer stepped,"""
+        self.backwards_at_end = 0
+        """the last step ended,"""
+        self.backwards_at_enter = 0
+        """and the outermost optimizer entered."""
 
         self.in_optimizer = 0
         """How deep in optimizers' steps."""
         self.optimizer = 0
         """The id of the outermost of them, or of the last one."""
-        self.backward_s_at_enter = 0.0
         self.optimizer_events = 0
 
         self.leader = 0
-        """The id of the optimizer whose next step may be a usual one; 0: the agent has to look at it."""
+        """The id of the optimizer whose next step may be a usual one; 0: the agent has to look at it. As long as it is
+        set, every forward of this step is of the usual shape."""
         self.usual_calls = 0
         self.number = 0
         """Of the last step that ended."""
         self.unwritten: list[Ended] = []
-        """Usual steps that have no record yet: end, the clock's seconds, seconds of the backward."""
+        """Usual steps that have no record yet: end and the clock's seconds."""
         self.written_at = start
+
+    def other_forward(self, shape: Shape) -> None:
+        """A training forward in a step that is not a usual one, or not any more."""
+        self.leader = 0
+        self.all_pending().append(shape)
+
+    def all_pending(self) -> list[Shape]:
+        """Give the shapes of the forwards that wait; from now on the step has them there."""
+        if self.waiting and self.shape is not None:
+            self.pending += [self.shape] * self.waiting
+        self.waiting = 0
+        return self.pending
+
+    def forward_raised(self, shape: Shape) -> None:
+        """Take a forward back: out of memory, most likely. Its batch was not used."""
+        if self.pending and self.pending[-1] is shape:
+            self.pending.pop()
+        elif self.waiting and self.shape is shape:
+            self.waiting -= 1
 
     def all_batches(self) -> dict[Shape, int]:
         """Give the micro-batches by shape; from now on the step has them there."""
@@ -87,10 +115,9 @@ class StepUnderWay(SpanClock):
         if (
             self.leader != optimizer
             or self.in_optimizer != 1
-            or not self.backward_since
+            or self.backwards == self.backwards_at_event
             or self.calls != self.usual_calls
-            or self.batches
-            or self.pending
+            or self.waiting
         ):
             return UNUSUAL
         now = monotonic()
@@ -101,11 +128,10 @@ class StepUnderWay(SpanClock):
             self.current = page[PHASE] = OTHER
         self.base = OTHER
         self.in_optimizer = self.calls = 0
-        self.backward_since = False
+        self.backwards_at_event = self.backwards_at_end = self.backwards
         self.optimizer_events += 1
         unwritten = self.unwritten
-        unwritten.append((now, (*seconds,), self.backward_s))
-        self.backward_s = 0.0
+        unwritten.append((now, (*seconds,)))
         page[SECONDS_NOW] = seconds[0]
         page[SECONDS_NOW + 1] = seconds[1]
         page[SECONDS_NOW + 2] = seconds[2]

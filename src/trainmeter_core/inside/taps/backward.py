@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-from _thread import get_ident
-from time import monotonic
+import sys
 from typing import TYPE_CHECKING
 
 from .. import span_clock
 from ..guard import site, unseen
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
     from ...hookspecs import Undo
     from ..agent import Agent
@@ -23,6 +22,19 @@ if MYPY:
 
 _SITE = site("backward")
 _NAME = "_engine_run_backward"
+
+_codes: set[Any] = set()
+"""Of the function that runs a backward."""
+
+
+def below_one() -> bool:
+    """Say whether this thread is in a hook of a gradient: whether a backward is on its stack."""
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001 - inspect.currentframe, of which it is all
+    while frame is not None:
+        if frame.f_code in _codes:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _step_in_graph(agent: Agent) -> None:
@@ -46,9 +58,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         if in_graph.stepped is not None:
             _step_in_graph(agent)
         outermost = not step.in_backward
-        if outermost:
-            step.in_backward = get_ident()
-        start = monotonic()
+        step.in_backward = True
         try:
             return original(*args, **kwargs)
         except BaseException as error:
@@ -56,21 +66,20 @@ def install(module: ModuleType, agent: Agent) -> Undo:
             raise
         finally:
             if outermost:
-                step.in_backward = 0
+                step.in_backward = False
             try:
-                pending = step.pending
-                if step.leader and len(pending) == 1 and pending[0] == step.shape:
-                    step.backward_s += monotonic() - start
-                    step.backward_since = True
+                if step.leader and step.waiting == 1:
+                    step.waiting = 0
                     step.calls += 1
-                    pending.clear()
+                    step.backwards += 1
                 else:
-                    agent.backward_ran(monotonic() - start)
+                    agent.backward_ran()
                 if outermost and in_graph.stepped is not None:
                     agent.stepped_in_graph()
             except Exception as error:  # noqa: BLE001 - anything of ours
                 _SITE.failed(error)
 
+    _codes.add(run_backward.__code__)  # type: ignore[attr-defined]
     for place in places:
         setattr(place, _NAME, run_backward)
 

@@ -192,7 +192,7 @@ class ModelTap:
         if module.training and model_calls.grad_enabled() and any(root() is module for root in self.roots):
             shape = self.shape_of(args, kwargs)
             if shape is not None:
-                self.agent.step.pending.append(shape)
+                self.agent.step.other_forward(shape)
 
     def backward_ran(self) -> None:
         """Forwards that waited for this backward are micro-batches."""
@@ -328,7 +328,7 @@ class ModelTap:
             if not isinstance(inner, self.module_class):
                 break
             modules.append(inner)
-        ids = frozenset(id(module) for module in modules)
+        ids = [id(module) for module in modules]
         self.roots = [ref(root, self._root_gone), *(ref(module) for module in modules[1:])]
         kinds: set[Any] = {type(module) for module in modules}
         for kind in kinds:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MYPY = False
 if MYPY:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
 _SITE = site("model call")
 
@@ -63,17 +63,22 @@ module_call: Any = None
 
 
 def tapped_call(
-    kind: Any, own: Callable[..., Any] | None, ids: Any, agent: Agent, shape_of: Callable[..., Shape | None]
+    kind: Any, own: Callable[..., Any] | None, ids: Sequence[int], agent: Agent, shape_of: Callable[..., Shape | None]
 ) -> Callable[..., Any]:
     """Make the `__call__` of a root's class; without one of its own it goes on inheriting, whatever is patched.
 
-    ``shape_of`` reads the batch off a call's arguments.
+    ``ids``: of the root, and of what it wraps. ``shape_of`` reads the batch off a call's arguments.
     """
+    root, inner = ids[0], frozenset(ids[1:])
     step, in_graph = agent.step, agent.in_graph
+    inherited = next(base for base in kind.__mro__[1:] if "__call__" in vars(base))
+    # The last batch of one tensor, and what was read off it.
+    tensor, size, dtype, of_size = sys.modules["torch"].Tensor, None, None, None
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
-        if compiling() or step.in_model or id(self) not in ids:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        if compiling() or step.in_model or (id(self) != root and id(self) not in inner):
+            return inherited.__call__(self, *args, **kwargs) if own is None else own(self, *args, **kwargs)
+        nonlocal size, dtype, of_size
         shape = None
         if _SITE.on and (get_ident() == step.thread or agent.training_thread_ended()):
             try:
@@ -88,20 +93,29 @@ def tapped_call(
                             step.last = now
                             step.current = step.page[PHASE] = STEP
                         step.base = STEP
-                    shape = shape_of(args, kwargs)
+                    first: Any = args[0] if len(args) == 1 and not kwargs else None
+                    if type(first) is tensor and first.shape == size and first.dtype is dtype:
+                        shape = of_size
+                    else:
+                        shape = shape_of(args, kwargs)
+                        if type(first) is tensor:
+                            size, dtype, of_size = first.shape, first.dtype, shape
                     if shape is not None:
-                        step.pending.append(shape)
+                        if step.leader and (shape is step.shape or shape == step.shape):
+                            step.waiting += 1
+                            step.shape = shape
+                        else:
+                            step.other_forward(shape)
                 elif step.base != EVAL:
                     step.set_base(EVAL)
             except Exception as error:  # noqa: BLE001 - arguments may be anything
                 _SITE.failed(error)
         step.in_model = True
         try:
-            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+            return inherited.__call__(self, *args, **kwargs) if own is None else own(self, *args, **kwargs)
         except BaseException as error:
-            if shape is not None and step.pending and step.pending[-1] is shape:
-                # Out of memory, most likely: the batch was not used.
-                step.pending.pop()
+            if shape is not None:
+                step.forward_raised(shape)
             unseen(error)
             raise
         finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..guard import site
 from ..span_clock import STEP
 from ..step_under_way import RECORDS_DUE, UNUSUAL
-from . import model_calls
+from . import backward, model_calls
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -32,9 +32,8 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     step = agent.step
 
     def in_a_gradients_hook() -> bool:
-        # On the thread of the backward, or on one of the engine's own, of which threading knows nothing.
-        ident = get_ident()
-        return ident == step.in_backward or ident not in threading._active  # type: ignore[attr-defined]  # noqa: SLF001
+        # Below a backward, or on one of the engine's own threads, of which threading knows nothing.
+        return backward.below_one() or get_ident() not in threading._active  # type: ignore[attr-defined]  # noqa: SLF001
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not model_calls.compiling() and _SITE.on and not (step.in_backward and in_a_gradients_hook()):
@@ -42,7 +41,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
                 if step.leader and not step.in_optimizer and step.base == STEP:
                     step.in_optimizer = 1
                     step.optimizer = id(optimizer)
-                    step.backward_s_at_enter = step.backward_s
+                    step.backwards_at_enter = step.backwards
                 else:
                     agent.optimizer_enters(optimizer)
             except Exception as error:  # noqa: BLE001 - a hook that raises would end the user's training

@@ -1,6 +1,6 @@
 """Microseconds of each tap alone, timed directly: right after a real training step, and in a loop of its own.
 
-    tm --quiet benchmarks/overhead_by_tap.py [TIMES]
+    tm --quiet benchmarks/overhead_by_tap.py [TIMES WIDTH LAYERS]
 
 Between two calls a whole step of another model runs without the taps and pushes ours out of the caches, as a training
 step does. So this is the upper end of what a tap costs; in a step, five taps share what is pushed out once. The
@@ -20,7 +20,8 @@ from overhead_model import LENGTH, VOCAB, Gpt
 from torch import nn
 from torch.optim import optimizer as optimizers
 
-times = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+words = [int(word) for word in sys.argv[1:4]]
+times, width, layers = words + [1000, 16, 1][len(words) :]
 torch.manual_seed(0)
 torch.set_num_threads(1)
 ids = torch.randint(0, VOCAB, (1, LENGTH + 1))
@@ -83,23 +84,26 @@ def main() -> None:
     }
     cold: dict[str, list[float]] = {name: [] for name in taps}
     warm: dict[str, list[float]] = {name: [] for name in taps}
-    other = Gpt(16, 1)
+    other = Gpt(width, layers)
     others = torch.optim.AdamW(other.parameters(), lr=1e-3)
+    steps: list[float] = []
     for spent, between in ((cold, True), (warm, False)):
         for _ in range(times):
             for name, tap in taps.items():
                 if between:
+                    start = perf_counter_ns()
                     step_of(other, others)
+                    steps.append((perf_counter_ns() - start) / 1e6)
                 start = perf_counter_ns()
                 tap()
                 spent[name].append((perf_counter_ns() - start) / 1e3)
     for name in taps:
         after, alone = statistics.median(cold[name]), statistics.median(warm[name])
         print(f"{name:<17} {after:6.2f} us after a step, {alone:5.2f} us warm")
-    added = [
-        sum(statistics.median(each[n]) - statistics.median(each["nothing"]) for n in taps) for each in (cold, warm)
-    ]
-    print(f"all that they add {added[0]:6.2f} us after a step, {added[1]:5.2f} us warm")
+    print(f"the step before it {statistics.median(steps):.2f} ms, {sum(1 for _ in other.modules())} modules")
+    for what, which in (("a step adds", list(taps)), ("a further micro-batch", list(taps)[:4])):
+        added = [sum(statistics.median(e[n]) - statistics.median(e["nothing"]) for n in which) for e in (cold, warm)]
+        print(f"{what:<21} {added[0]:6.2f} us after a step, {added[1]:5.2f} us warm")
 
 
 main()

@@ -2,6 +2,8 @@
 
     python benchmarks/mlflow_faults.py [--pairs 5] [--steps 400] [--step-ms 20] [--moods fine,slow,...]
 
+The mood "full" mounts a small tmpfs for the run directory: it wants root.
+
 The loop makes a small real step, waits for a known time as for a device, and logs without waiting for the answer, as
 the Trainer of transformers does. A real server stands behind a proxy, whose mood changes after the first steps and is
 lifted after the last one; so the loop is timed under the fault, and the run can end. Each pair of processes gives one
@@ -14,6 +16,7 @@ MLflow.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -30,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mlflow"))
 
 from mlflow_server import RealServer
 from moody_proxy import MoodyProxy
+
+import mlflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +56,7 @@ SCRIPT = """
     with mlflow.start_run() as run:
         for step in range(steps):
             if step == warm_up:
-                print("warm", flush=True)
+                print("warm", run.info.run_id, flush=True)
                 own, all_of_it = time.thread_time(), time.process_time()
             begun = time.perf_counter()
             loss = torch.nn.functional.cross_entropy(model(tokens).view(-1, 64), tokens.view(-1))
@@ -97,12 +102,33 @@ class Bench:
         self.server.start()
         self.proxy = MoodyProxy(self.server.uri)
         (folder / "loop.py").write_text(textwrap.dedent(SCRIPT))
+        (folder / "home").mkdir()
+        if "full" in arguments.moods.split(","):
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", folder / "home"], check=True)
+        self.filler = folder / "home" / "filler"
 
-    def set(self, mood: str) -> None:
-        """Change the proxy's mood; killed means that nothing listens any more."""
+    def end(self) -> None:
+        """End the server, and give the small disk back."""
+        self.server.end()
+        if os.path.ismount(self.folder / "home"):
+            subprocess.run(["umount", self.folder / "home"], check=True)
+
+    def set(self, mood: str, run_id: str) -> None:
+        """Change the proxy's mood; killed means that nothing listens any more, full that the disk is full as well."""
         self.proxy.delay_s = 0.5 if mood == "slow" else 0.0
         self.proxy.status = int(mood) if mood.isdigit() else 0
-        if mood == "killed":
+        if mood == "full":
+            with contextlib.suppress(OSError), self.filler.open("wb") as file:
+                while True:
+                    file.write(bytes(1 << 16))
+        else:
+            self.filler.unlink(missing_ok=True)
+        client = mlflow.MlflowClient(self.server.uri)
+        if mood == "deleted":
+            client.delete_run(run_id)
+        elif client.get_run(run_id).info.lifecycle_stage == "deleted":
+            client.restore_run(run_id)  # before the program ends it
+        if mood in {"killed", "full"}:
             self.proxy.close()
         elif self.proxy.gone:
             self.proxy = MoodyProxy(self.server.uri, self.proxy.port)
@@ -124,11 +150,11 @@ class Bench:
         assert loop.stdout is not None
         told: Told | None = None
         for line in loop.stdout:
-            if line == "warm\n":
-                self.set(mood)
+            if line.startswith("warm"):
+                self.set(mood, line.split()[1])
             elif line.startswith('["'):
                 told = Told(*json.loads(line))
-                self.set("fine")
+                self.set("fine", told.run_id)
                 break
         _, said = loop.communicate("\n", timeout=300)
         if loop.returncode or told is None:
@@ -137,8 +163,6 @@ class Bench:
 
     def last_step(self, run_id: str) -> int:
         """The newest optimizer step that MLflow has of a run, after what waited was sent."""
-        import mlflow
-
         env = {**os.environ, "TRAINMETER_HOME": str(self.folder / "home")}
         subprocess.run([*TM, "publish"], env=env, check=True, capture_output=True)
         metrics = mlflow.MlflowClient(self.server.uri).get_run(run_id).data.metrics
@@ -150,7 +174,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--step-ms", type=float, default=20.0)
-    parser.add_argument("--moods", default="fine,slow,500,429,killed")
+    parser.add_argument("--moods", default="fine,slow,500,429,killed,deleted,full")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), arguments)
@@ -159,7 +183,7 @@ def main() -> None:
             for mood in arguments.moods.split(","):
                 measure(bench, mood)
         finally:
-            bench.server.end()
+            bench.end()
 
 
 def measure(bench: Bench, mood: str) -> None:
@@ -171,7 +195,7 @@ def measure(bench: Bench, mood: str) -> None:
         for kind in sorted(commands, reverse=bool(pair % 2)):
             told[kind].append(bench.run(commands[kind], mood))
             lost += kind == "tm" and bench.last_step(told[kind][-1].run_id) != bench.arguments.steps
-    print(f"{mood}: runs with rows lost: {lost}")
+    print(f"{mood}: runs with rows lost: {'none is wanted' if mood == 'deleted' else lost}")
     for what, taken in TAKEN.items():
         bare, under = ([1000 * taken(each.took_s) for each in told[kind]] for kind in ("bare", "tm"))
         differences = [100 * (b / a - 1) for a, b in zip(bare, under, strict=True)]

@@ -283,7 +283,6 @@ class Agent:
         if usual and not self.parts and not (model and model.armed):
             [(step.shape, step.usual_calls)] = batches.items()
             step.leader = id(optimizer)
-            step.number = self.ended.steps
             step.written_at = now
         else:
             # A skipped step comes here past `optimizer_leaves`: what is noted now would be taken to be like its record.

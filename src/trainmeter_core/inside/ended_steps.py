@@ -63,9 +63,8 @@ class EndedSteps:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps."""
-        self.catch_up()
-        return self._steps
+        """Optimizer steps. The noted ones are among them without being added: log calls ask after every step."""
+        return self._step.number
 
     @property
     def tokens(self) -> int:
@@ -117,6 +116,7 @@ class EndedSteps:
         before, began = self.seconds, self.last_end
         ran = self._step.backwards != self._step.backwards_at_end
         flags = self._add(now, seconds, flags, batches, backwards=ran)
+        self._step.number = self._steps
         skipped = int(flags & FLAG_SKIPPED > 0)
         of_step = [upto - then for upto, then in zip(seconds, before)]
         unseen = int(flags & FLAG_BATCH_UNSEEN > 0)

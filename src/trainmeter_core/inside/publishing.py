@@ -247,8 +247,7 @@ class Publishing:
         agent = self._agent
         if agent.in_graph.stepped is not None and get_ident() == agent.step.thread:
             agent.stepped_in_graph()
-        now = monotonic()
-        steps = agent.ended.steps
+        now, steps = monotonic(), agent.ended.steps
         due = final or now - self._last_row >= ROW_INTERVAL_S
         if due and steps != self._row_steps and (final or self._after_startup()):
             self._last_row = now

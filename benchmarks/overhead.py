@@ -1,6 +1,7 @@
 """Microseconds that tm adds to an optimizer step: the same loop with and without it, in interleaved processes.
 
     python benchmarks/overhead.py [--pairs 8] [--steps 1500] [--width 16] [--layers 1] [--micro-batches 1]
+                                  [--tracker none|tensorboard|wandb|mlflow]
 
 Each process trains a small GPT for a fixed number of steps and prints its per-step times; the first 100 steps are
 dropped. A pair is one bare run against one under tm; the figure is the median over the pairs of the difference between
@@ -24,14 +25,16 @@ LOOP = Path(__file__).with_name("overhead_loop.py")
 
 def run(words: list[str], home: str, loop: list[str]) -> list[float]:
     """Run the loop and give its step times in microseconds."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "times.json")
         subprocess.run(
-            [*words, str(LOOP), out.name, *loop],
+            [*words, str(LOOP), str(out), *loop],
             check=True,
             stderr=subprocess.DEVNULL,
+            cwd=folder,
             env={**os.environ, "TRAINMETER_HOME": home},
         )
-        times: list[float] = json.loads(Path(out.name).read_text())["us"]
+        times: list[float] = json.loads(out.read_text())["us"]
     return times[WARM_UP:]
 
 
@@ -40,8 +43,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=8)
     for name, default in (("steps", 1500), ("width", 16), ("layers", 1), ("micro-batches", 1)):
         parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--tracker", choices=("none", "tensorboard", "wandb", "mlflow"), default="none")
     options = parser.parse_args()
-    loop = [str(options.steps), str(options.width), str(options.layers), str(options.micro_batches)]
+    loop = [options.tracker, str(options.steps), str(options.width), str(options.layers), str(options.micro_batches)]
     bare_words = [sys.executable]
     tm_words = [sys.executable, "-m", "trainmeter_core", "--quiet", "--python", sys.executable]
     with tempfile.TemporaryDirectory() as home:

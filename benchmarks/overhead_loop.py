@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from overhead_model import LENGTH, VOCAB, Gpt
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 out, tracker = sys.argv[1:3]
 steps, width, layers, micro_batches = (int(word) for word in sys.argv[3:7])

@@ -249,3 +249,33 @@ def test_a_thread_that_trains_on_when_the_first_has_ended_is_followed(tapped, wr
     told = written()
     assert [(record.step, record.tokens) for record in told.records] == [(step, 10) for step in range(1, 10)]
     assert not any(record.flags & FLAG_BATCH_UNSEEN for record in told.records)
+
+
+def test_a_class_below_the_models_inherits_its_call_as_ever(tapped):
+    """An object of a class below the model's own may find another `__call__` between that and `nn.Module`."""
+
+    class Mixin(nn.Module):
+        def __call__(self, *args, **kwargs):
+            return "mixin", super().__call__(*args, **kwargs)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 1)
+
+        def forward(self, x):
+            return self.linear(x)
+
+    class Below(Model, Mixin):
+        pass
+
+    model, below = Model(), Below()
+    batch = torch.ones(2, 4)
+    assert below(batch)[0] == "mixin"
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        model(batch).sum().backward()
+        optimizer.step()
+    assert "__call__" in vars(Model)
+    assert below(batch)[0] == "mixin"
+    assert tapped.ended.samples == 6

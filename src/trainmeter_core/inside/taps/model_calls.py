@@ -71,13 +71,14 @@ def tapped_call(
     """
     root, inner = ids[0], frozenset(ids[1:])
     step, in_graph = agent.step, agent.in_graph
+    # Where these objects' own class inherits its call from; an object of a class below it may inherit another.
     inherited = next(base for base in kind.__mro__[1:] if "__call__" in vars(base))
     # The last batch of one tensor, and what was read off it.
     tensor, size, dtype, of_size = sys.modules["torch"].Tensor, None, None, None
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if compiling() or step.in_model or (id(self) != root and id(self) not in inner):
-            return inherited.__call__(self, *args, **kwargs) if own is None else own(self, *args, **kwargs)
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         nonlocal size, dtype, of_size
         shape = None
         if _SITE.on and (get_ident() == step.thread or agent.training_thread_ended()):

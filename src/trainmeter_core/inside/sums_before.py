@@ -42,8 +42,8 @@ class SumsBefore:
             while self._known is None and monotonic() < until:
                 sleep(_LOOKS_EVERY_S)
                 self._known = self._look()
-            return self._known or NOT_TOLD
-        return NOT_TOLD if now - self._asked >= _PATIENCE_S else None
+            return self._known or self._of_the_command()
+        return self._of_the_command() if now - self._asked >= _PATIENCE_S else None
 
     def _look(self) -> Before | None:
         spool, pid = self._agent.spool, self._agent.pid
@@ -55,10 +55,21 @@ class SumsBefore:
         mine = f"{_WORD}-{pid}"
         if mine in names:
             return _read(os.path.join(spool, mine))
-        others = [name for name in names if name.endswith(".ring") and not name.endswith(f"-{pid}.ring")]
-        if any(self._was_before(name) for name in others) or (others and _WORD in names):
-            return None
-        return _read(os.path.join(spool, _WORD)) if _WORD in names else NOTHING
+        others = [name for name in names if self._is_others(name)]
+        return None if _WORD in names or any(self._was_before(name) for name in others) else NOTHING
+
+    def _of_the_command(self) -> Before:
+        """What the run had when the command went on with it; for a process that is not the first there is more."""
+        spool = self._agent.spool
+        try:
+            alone = not any(self._is_others(name) for name in os.listdir(spool))
+        except OSError:
+            # As above.
+            return NOT_TOLD
+        return (alone and _read(os.path.join(spool, _WORD))) or NOT_TOLD
+
+    def _is_others(self, name: str) -> bool:
+        return name.endswith(".ring") and not name.endswith(f"-{self._agent.pid}.ring")
 
     def _was_before(self, ring: str) -> bool:
         """Whether a ring may be an earlier process's: one of this rank, or one whose process has ended."""

@@ -153,7 +153,7 @@ def split() -> RunRecord:
     record.world_size, record.batch_ranks = 8, 2
     for rank in range(4):
         record.rank(rank).counts = rank % 2 == 0
-        life, _ = record.lives.setdefault(rank, Lives()).of("1.1")
+        life, _ = record.lives.setdefault(rank, Lives()).of(1, 1)
         life.steps, life.saves = 6, [["", 4]]
         record.lives[rank].of("1.2")[0].steps = 5
         record.rank(rank).processes = 2

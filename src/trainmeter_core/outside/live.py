@@ -73,7 +73,10 @@ class LiveRun:
         self._kinds = set(TIME_KINDS) - {"data_wait"}
         self._parts = 1
         self._lives: dict[int, Lives] = {}
-        self._lost = 0
+        self._known_lost: int | None = 0
+        """Steps that restarts threw away; None where they are to be worked out anew."""
+        self._newest = 0.0
+        """When the newest process began."""
         self._batch_ranks = 1
         self._counting: dict[int, bool] = {}
         """Ranks that said whether they count the batches they work on."""
@@ -128,7 +131,7 @@ class LiveRun:
         self._all.add(known)
         if isinstance(record.model, dict):
             self.model(self._leader, record.model)
-        self._note_lost()
+        self._known_lost = None
 
     def note(self, record: Mapping[str, Any]) -> None:
         """A process began to train, or saved a checkpoint, or another command went on with the run."""
@@ -155,19 +158,24 @@ class LiveRun:
         except (KeyError, TypeError, ValueError):
             # A side file of another version: the run log keeps the line.
             return
-        self._note_lost()
+        self._known_lost = None
 
     def _life(self, rank: int, pid: int) -> Life:
         return self._lives.setdefault(rank, Lives()).of(self._parts, pid)[0]
 
-    def _note_lost(self) -> None:
-        lost = lost_steps(self._lives.values()).steps
-        self._lost = 0 if isinstance(lost, Absent) else lost
+    def _lost(self) -> int:
+        if self._known_lost is None:
+            lost = lost_steps(self._lives.values()).steps
+            self._known_lost = 0 if isinstance(lost, Absent) else lost
+        return min(self._known_lost, self._all.steps)
 
     def steps(self, rank: int, world_size: int, fields: dict[str, Any], pid: int = 0, end: float = 0.0) -> None:
         """Add a window of one rank that ended then, as the drain read it. The lowest rank's clock is the run's."""
         life = self._life(rank, pid)
         life.lasted(end, fields["n"], skipped=fields["skipped"], startup=fields["startup"])
+        self._newest = max(self._newest, life.started)
+        if life.started < self._newest and len(self._lives[rank].by_process) > 1:  # told after one that took its place
+            self._known_lost = None
         self._ranks.add(rank)
         self.world_size = max(self.world_size, world_size, len(self._ranks))
         if self._leader is None or rank < self._leader:
@@ -242,7 +250,7 @@ class LiveRun:
     @property
     def lost(self) -> int:
         """Steps that restarts threw away, as far as that is known and they are no progress towards the budget."""
-        return 0 if self._budget is not None and self._budget.kind == "hours" else min(self._lost, self._all.steps)
+        return 0 if self._budget is not None and self._budget.kind == "hours" else self._lost()
 
     @property
     def local_ranks(self) -> int:
@@ -258,7 +266,7 @@ class LiveRun:
         totals = Totals(
             known.steps, known.skipped, known.tokens, known.samples, known.batches,
             self._elapsed_before + self._of_one_line(self._elapsed),
-            unseen_steps=known.unseen, lost_steps=min(self._lost, known.steps),
+            unseen_steps=known.unseen, lost_steps=self._lost(),
         )  # fmt: skip
         return meter.row(self._close_window(), totals, self._scale())
 

@@ -97,9 +97,23 @@ LOST_STEPS = """
 ## Restarts and lost steps
 
 A run is restarted when a launcher starts a rank anew, or when another command goes on with its run directory ([ways
-to start](starting.md)). Every step that was made counts in `data.steps`, tokens and FLOPs, repeated ones as well.
-`time.lost_steps` are those among them whose work was thrown away: the steps beyond the point that a restart went on
-from. That point is told by the first of these that is known:
+to start](starting.md)). What is counted when, of the processes of one rank:
+
+- A process **follows** another one if it began after that one had ended: after its last step, or its exit where it
+  could still tell of that; and the other one did not make it (a parent lives on beside its child, however silent). A
+  start is known to 0.01 s.
+- Processes that follow each other are a line, and each but the first of a line is a restart. A rank has as many lines
+  as it ever had processes at once: a forked child that trains beside its parent, or workers that share a rank, are
+  lines of their own, and no restarts. `time.restarts` is that of the longest line, or the number of commands that went
+  on with the run where that is more.
+- Steps, tokens, samples and FLOPs are the sums over all processes, one after another or at once. The seconds that rates
+  are taken over (`steady.seconds`) are those in which any process of the rank was after its first step: shared ones
+  count once. So tokens/s and MFU are the run's, and `step_time_s` is the time from one step of any of them to the next,
+  which may be less than the shortest step. The seconds by kind of time are those of every process.
+
+Every step that was made counts in `data.steps`, tokens and FLOPs, repeated ones as well. `time.lost_steps` are those
+among them whose work was thrown away: the steps beyond the point that a restart went on from. That point is told by the
+first of these that is known:
 
 1. The optimizer's own count of its steps, restored with it (Adam and its like keep one; one that lies on a device is
    not read, for that would synchronize it). Source: counted.
@@ -109,8 +123,9 @@ from. That point is told by the first of these that is known:
    Source: counted.
 4. The last save that was seen. Source: assumed.
 
-Where none is known, `lost_steps` is null. Of several ranks the one that lost most counts. Progress towards a budget
-in tokens, steps or FLOPs leaves lost steps out, at their mean share.
+Where none is known, `lost_steps` is null. Of several ranks, and of several lines of one, the one that lost most
+counts; a process beside another one throws nothing away. Progress towards a budget in tokens, steps or FLOPs leaves
+lost steps out, at their mean share.
 """
 
 

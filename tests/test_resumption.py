@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmeter_core.resumption import continued
+from trainmeter_core.resumption import NOT_TOLD, NOTHING, Before, continued, of_the_run
 
 ROW = {"trainmeter/step": 10.0, "trainmeter/tokens": 1000.0, "trainmeter/mfu_pct": 40.0}
 
@@ -39,3 +39,25 @@ def test_progress_ends_at_100():
     row = {"trainmeter/step": 10.0, "trainmeter/progress_pct": 60.0, "trainmeter/eta_s": 5.0}
     told = continued(row, before={"trainmeter/step": 40}, since={})
     assert (told["trainmeter/progress_pct"], told["trainmeter/eta_s"]) == (100, 0)
+
+
+def test_steps_that_a_restart_threw_away_are_no_progress():
+    """10 of 100 steps were 10 %; of 40 earlier ones 5 were lost, which makes it 45 %."""
+    row = {"trainmeter/step": 10.0, "trainmeter/progress_pct": 10.0}
+    told = of_the_run(row, Before({"step": 40}, lost=5))
+    assert told["trainmeter/step"] == 50
+    assert told["trainmeter/progress_pct"] == pytest.approx(45)
+
+
+def test_a_sum_that_is_not_known_of_the_whole_run_is_left_out():
+    told = of_the_run(ROW, Before({"step": 6, "tokens": None, "steps_skipped": 0}))
+    assert told == {"trainmeter/step": 16, "trainmeter/mfu_pct": 40.0}
+
+
+def test_where_nothing_is_known_of_the_run_its_progress_is_left_out_as_well():
+    row = {**ROW, "trainmeter/progress_pct": 10.0, "trainmeter/eta_s": 9.0, "trainmeter/eta_plus_minus_s": 1.0}
+    assert of_the_run(row, NOT_TOLD) == {"trainmeter/mfu_pct": 40.0}
+
+
+def test_a_first_process_has_its_row_as_it_is():
+    assert of_the_run(ROW, NOTHING) == ROW

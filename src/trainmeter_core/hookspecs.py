@@ -93,6 +93,14 @@ class AgentFace(Protocol):
         the newest one already. ``final`` waives the second.
         """
 
+    def row_of_run(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
+        """As `row`, with sums that go on from those of the run's earlier processes, where it was restarted or resumed.
+
+        For a tracker that keeps no such sums itself. A sum that is not known for all of them is left out. While `tm` is
+        still to tell them, for a second or two after a restart, no row is due; a ``final`` one waits for that, two
+        seconds at the most.
+        """
+
     def counts(self) -> dict[str, float]:
         """The series of `series.CUMULATIVE` as they stand now, names with prefix; no row is taken by this."""
 

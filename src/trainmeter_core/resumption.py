@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, NamedTuple
 
 from .series import CUMULATIVE, PREFIX
 
 _PROGRESS = PREFIX + "progress_pct"
 _ETA = PREFIX + "eta_s"
+_STEP = PREFIX + "step"
 
 
-def continued(row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float]) -> dict[str, float]:
+class Before(NamedTuple):
+    """What a run had when a process began: its sums by series name without prefix, None for one that is not known."""
+
+    sums: Mapping[str, float | None]
+    lost: float = 0
+    """Steps among them that a restart threw away."""
+
+
+NOTHING = Before({})
+NOT_TOLD = Before(dict.fromkeys(CUMULATIVE))
+
+
+def of_the_run(row: Mapping[str, float], before: Before) -> dict[str, float]:
+    """Give the row of a process as one of its run; what is not known of the run is left out."""
+    known = {PREFIX + name: value for name, value in before.sums.items() if value}
+    told = continued(row, before=known, since={}, lost=before.lost)
+    unknown = [PREFIX + name for name, value in before.sums.items() if value is None]
+    if _STEP in unknown:
+        unknown += [_PROGRESS, _ETA, PREFIX + "eta_plus_minus_s"]
+    for name in unknown:
+        told.pop(name, None)
+    return told
+
+
+def continued(
+    row: Mapping[str, float], *, before: Mapping[str, float], since: Mapping[str, float], lost: float = 0
+) -> dict[str, float]:
     """Give the row with its sums as those of the whole run.
 
     ``before`` holds the sums of the run's earlier processes (it was resumed), ``since`` the sums that this process had
-    when the run began (an earlier run had the process before). Names with prefix.
+    when the run began (an earlier run had the process before). Names with prefix. ``lost`` are steps among those before
+    that are no progress.
     """
     told = dict(row)
     if not before and not since:
         return told
     scale = 1.0
-    step = PREFIX + "step"
-    if row.get(step):
-        scale = (row[step] + before.get(step, 0) - since.get(step, 0)) / row[step]
+    if row.get(_STEP):
+        scale = (row[_STEP] + before.get(_STEP, 0) - lost - since.get(_STEP, 0)) / row[_STEP]
     for name in (PREFIX + each for each in CUMULATIVE):
         if name in told or name in before:
             told[name] = told.get(name, 0) + before.get(name, 0) - since.get(name, 0)

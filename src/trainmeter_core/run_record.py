@@ -283,8 +283,28 @@ class RunRecord:
 
     @property
     def restarts(self) -> int:
-        """How often a rank's process was started anew, of the rank with the most, or the run's command."""
-        return max([self.parts - 1, *(totals.processes - 1 for totals in self.totals())])
+        """How often a rank's process was started anew, of the rank with the most, or the run's command.
+
+        A process that began while another of its rank was at work is no restart of that one.
+        """
+        if self.summed is not None:
+            return max(self.parts, self.summed.processes) - 1
+        anew = [self.parts - 1]
+        for rank, totals in self.ranks.items():
+            lives = self.lives.get(rank)
+            beyond = totals.processes - (1 if lives is None else len(lives.by_process))
+            anew.append(max(0, beyond) + (0 if lives is None else lives.restarts()))
+        return max(anew)
+
+    def steady_seconds(self) -> float:
+        """Seconds after the first step, of the slowest rank; those that processes of one rank shared count once."""
+        if self.summed is not None:
+            return self.summed.steady_wall_s
+        seconds = [
+            totals.steady_wall_s - (self.lives[rank].shared_s() if rank in self.lives else 0.0)
+            for rank, totals in self.ranks.items()
+        ]
+        return max(0.0, *seconds) if seconds else 0.0
 
     def seconds_of_part(self) -> float | None:
         """Seconds of the newest part: told by its end, else up to the last record; None where neither is known."""

@@ -139,7 +139,7 @@ class Publisher:
 
     def _publish(self, owner: Writer, told: Told) -> None:
         sink = Sink(owner.reference(), owner.package)
-        row = self.agent.row(reader=TRACKER) if sink.writer is not None else None
+        row = self.agent.row_of_run(reader=TRACKER) if sink.writer is not None else None
         if row:
             step = owner.axis.place(told.step, row.get(_OPTIMIZER_STEP))
             sink.row(row, step, told.wall_time)
@@ -181,7 +181,7 @@ class Publisher:
         return self._writers.primary is state
 
     def _write_end(self, sink: Sink, state: Writer) -> None:
-        row = self.agent.row(final=True, reader=TRACKER)
+        row = self.agent.row_of_run(final=True, reader=TRACKER)
         passport = self.agent.passport()
         step = state.axis.end((row or {}).get(_OPTIMIZER_STEP))
         if row:

@@ -173,7 +173,8 @@ class FoundRun:
         totals.tokens = Absent("no such series was published") if tokens is None else tokens
         # Batches are not among the series, so that nothing may be computed from those up to the passport's step.
         totals.samples = totals.micro_batches = Absent(
-            "after step " + str(at) + " no passport was written; later steps are known by their series alone"
+            f"the passport there has {at} of {steps} steps, for it is older or that of a resumed run's last process; "
+            "all of them are known by their series alone"
         )
         record.summed = totals
         record.end.seconds = Absent("no end was recorded")

@@ -107,7 +107,7 @@ class ChildRun:
     def row(self) -> None:
         """Write the row that is due, if one is."""
         if not self.silent:
-            self._write_row(self._agent.row(reader=_READER))
+            self._write_row(self._agent.row_of_run(reader=_READER))
 
     def look(self) -> None:
         """Read what the user has logged since; without optimizer steps, write what was read of the machine then."""
@@ -127,7 +127,7 @@ class ChildRun:
             return
         self._ended.set()
         self.look()
-        self._write_row(self._agent.row(final=True, reader=_READER))
+        self._write_row(self._agent.row_of_run(final=True, reader=_READER))
         passport = self._agent.passport()
         with self._writing:
             if self._events is not None:
@@ -144,7 +144,8 @@ class ChildRun:
                     self.look()
 
     def _write_row(self, row: Mapping[str, float] | None) -> None:
-        if row:
+        # Without the run's own count there is no place on its axis.
+        if row and _OPTIMIZER_STEP in row:
             with self._writing:
                 self._rows += 1
                 self._write(row, int(row[_OPTIMIZER_STEP]))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 
 import pytest
 
@@ -98,6 +103,37 @@ def test_a_shells_trainings_one_after_another_have_a_run_directory_each(tm_run, 
     for run in all_runs():
         kinds = {json.loads(line)["type"] for line in (run / "log.jsonl").read_text().splitlines()}
         assert kinds >= {"process", "model", "steps", "node", "hardware", "exit"}
+
+
+def test_metrics_have_the_id_of_the_training_that_is_under_way(tm, program):
+    """One after another: what was served of the first is gone once the second is under way."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    train, other = program(TRAIN, "train.py"), program(TRAIN, "other.py")
+    loop = f"{sys.executable} {train} 3 2 && {sys.executable} {other} 5 4"
+    words = [*tm, "--no-web", "--quiet", "--metrics-port", str(port), "--", "bash", "-c", loop]
+    process = subprocess.Popen(words)
+    try:
+        first, second = served(port, 3, process), served(port, 5, process)
+    finally:
+        assert process.wait() == 0
+    one, two = (run.name.rpartition("-")[2] for run in all_runs())
+    assert (first, second) == ({one}, {two})
+
+
+def served(port, step, process):
+    """The ids on everything at /metrics once it has this step, and the runs that have steps."""
+    while process.poll() is None:
+        time.sleep(0.1)
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as told,
+        ):
+            text = told.read().decode()
+            if re.search(rf"^trainmeter_step{{.*}} {step}\.0$", text, re.MULTILINE):
+                return set(re.findall(r'run="(\w+)"', text))
+    raise AssertionError("it was never served")
 
 
 def test_trainings_side_by_side_are_told_apart(tm_run, program):

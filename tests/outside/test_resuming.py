@@ -146,6 +146,25 @@ def test_a_run_that_is_not_there_is_said_before_anything_starts(train, tmp_path)
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
+@pytest.mark.parametrize("about", [b"", b'{"run_id": "', b"[]"])
+@pytest.mark.parametrize("log", [b"", b"\0\0\0\0\n"])
+def test_a_run_of_which_nothing_can_be_read_is_said_and_left_as_it_is(train, tmp_path, about, log):
+    """An empty log beside a damaged run.json, as a full disk leaves them: there is nothing to go on from."""
+    writer = RunWriter.create("child.py", ["python", "child.py"])
+    writer.close()
+    run = writer.directory
+    (run / "run.json").write_bytes(about)
+    (run / "log.jsonl").write_bytes(log)
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    code, said = train("--resume", run.name)
+    assert code == 2
+    (line,) = said.splitlines()
+    assert line.startswith(f"tm: --resume: {run.name} holds nothing to go on with: ")
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
+    assert all_runs() == [run]
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
 def test_a_run_that_goes_on_is_not_taken_over(train):
     writer = RunWriter.create("other.py", ["python", "other.py"], jobs=["slurm:7.0"])
     code, said = train("--resume", writer.directory.name)

@@ -153,9 +153,9 @@ def split() -> RunRecord:
     record.world_size, record.batch_ranks = 8, 2
     for rank in range(4):
         record.rank(rank).counts = rank % 2 == 0
-        life, _ = record.lives.setdefault(rank, Lives()).of("1.1")
+        life, _ = record.lives.setdefault(rank, Lives()).of(1, 1)
         life.steps, life.saves = 6, [["", 4]]
-        record.lives[rank].of("1.2")[0].steps = 5
+        record.lives[rank].of(1, 2)[0].steps = 5
         record.rank(rank).processes = 2
         given = {} if rank % 2 == 0 else {"tokens": 0, "samples": 0, "micro_batches": 0, "batches": []}
         record.add_steps(rank, block(1, startup=True, step_time_s=None, **given))

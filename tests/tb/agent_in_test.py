@@ -58,6 +58,9 @@ class Agent:
         self.rows.append(row)
         return row
 
+    def row_of_run(self, final: bool = False, reader: str = ""):
+        return self.row(final=final, reader=reader)
+
     def readings(self):
         return {"trainmeter/node/load_1": 1.5}
 

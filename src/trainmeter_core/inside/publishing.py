@@ -13,6 +13,7 @@ from ..flops import HEADLINE
 from ..meter import Budget, Meter, Totals, Window, parse_budget
 from ..model_shape import ModelShape
 from ..readings import Absent
+from ..resumption import of_the_run
 from ..series import CUMULATIVE, PREFIX
 from ..shape_from import shape_of
 from ..weight_traffic import traffic_of
@@ -21,6 +22,7 @@ from .board import Board, log_records, readings_of
 from .guard import site
 from .part import Part, Whole, by_kind
 from .peers import Peers
+from .sums_before import SumsBefore
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -89,6 +91,7 @@ class Publishing:
         self._earlier_flops: int | Absent = 0
         self._board = Board(agent.spool)
         self._peers = Peers(agent.spool)
+        self._before = SumsBefore(agent)
         self._last_row = 0.0
         self._row: dict[str, float] | None = None
         self._taken: dict[str, int] = {}
@@ -259,6 +262,14 @@ class Publishing:
             return None
         self._taken[reader] = self._row_steps
         return dict(self._row)
+
+    def row_of_run(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
+        """The row that is due, with the sums of the run's earlier processes in its own."""
+        if self._agent.ended.startup is None:
+            return None
+        before = self._before.known(final=final)
+        row = None if before is None else self.row(final, reader)
+        return of_the_run(row, before) if row and before is not None else None
 
     def each_row(self, work: Callable[[], None]) -> None:
         """Call after an optimizer step, at most once a second."""

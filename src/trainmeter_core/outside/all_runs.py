@@ -27,8 +27,8 @@ class AllRuns:
     def __init__(self, first: OneRun, begin: Callable[[dict[str, Any]], OneRun | None]) -> None:
         """Begin with one run; `begin` makes another for the `process` record of its first process, or gives None."""
         self.first = first
-        self.on_join: Callable[[int, OneRun], None] | None = None
-        """Called with each process of another run than the first."""
+        self.on_join: Callable[[dict[str, Any], OneRun], None] | None = None
+        """Called with what a process told of itself, and the run it belongs to."""
         self._begin = begin
         self._trainings: Trainings[OneRun] = Trainings(first)
         self._count = 1
@@ -51,6 +51,21 @@ class AllRuns:
     def all(self) -> list[OneRun]:
         """Those that are open, the oldest first."""
         return [training.of for training in self._trainings.all]
+
+    def of(self, pid: int) -> OneRun:
+        """The run that a process belongs to; the first while that is not known."""
+        training = self._trainings.of(pid)
+        return self.first if training is None else training.of
+
+    def id_of(self, pid: int) -> str:
+        """The id of the run that a process belongs to."""
+        return self.of(pid).writer.run_id
+
+    def under_way(self) -> list[OneRun]:
+        """Those of which a process goes on, the oldest first; else the one that was begun last."""
+        trainings = self._trainings.all
+        going_on = [each.of for each in trainings if any(alive(pid) for pid in each.pids)]
+        return going_on or [trainings[-1].of]
 
     def knows(self, reader: RingReader) -> bool:
         """Whether a ring's process has told who it is."""
@@ -95,17 +110,16 @@ class AllRuns:
                 another.surrounded(self._hardware)
                 training = self._trainings.begin(another)
         self._trainings.join(training, record)
-        if self.on_join is not None and training.of is not self.first:
-            self.on_join(pid, training.of)
+        if self.on_join is not None:
+            self.on_join(record, training.of)
         if self._ends.pop(id(training.of), None) is not None:
             training.of.awake()
         for waiting in self._held.pop(pid, ()):
             training.of.emit(waiting)
 
-    def stepped(self, reader: RingReader, fields: dict[str, Any]) -> None:
-        """Take a window of steps."""
-        training = self._trainings.of(reader.identity.pid)
-        (training.of if training is not None else self.first).stepped(reader, fields)
+    def stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
+        """Take a window of steps that ended then."""
+        self.of(reader.identity.pid).stepped(reader, fields, end)
 
     def surrounded(self, records: Sequence[dict[str, Any]]) -> None:
         """Take records of the node and its GPUs: every run that goes on has them."""

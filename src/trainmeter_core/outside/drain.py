@@ -135,6 +135,10 @@ class Drain:
         for reader in self.rings.values():
             self._poll_unwritten(reader)
 
+    def by_pid(self) -> list[tuple[int, RingReader]]:
+        """The rings that were found, each with the number of its process."""
+        return [(reader.identity.pid, reader) for reader in self.rings.values()]
+
     def positions(self) -> dict[str, int]:
         """How far each side file was read, for `resume`."""
         return dict(self._sides)

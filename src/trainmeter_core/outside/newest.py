@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core.series import GPU_FAMILIES, PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .gpu_watch import GpuWatch
     from .metrics import MetricsServer
@@ -46,10 +46,10 @@ class Newest:
         self._metrics = metrics
         self._node: dict[str, float] = {}
         self._gpus: dict[str, float] = {}
-        self._row: dict[str, float] = {}
+        self._rows: dict[str, dict[str, float]] = {}
         self._by_gpu: dict[str, dict[str, float]] = {}
-        self._by_rank: dict[int, dict[str, float]] = {}
-        self._fleet: dict[str, float] = {}
+        self._by_rank: dict[str, dict[int, dict[str, float]]] = {}
+        """Of each run of the command, by its id."""
         self._for_agents: dict[str, Any] = {}
 
     def node(self, readings: Mapping[str, float]) -> None:
@@ -67,24 +67,35 @@ class Newest:
         self._for_agents = watch.for_board()
         self._lay_out()
 
-    def ranks(self, rings: Iterable[RingReader]) -> None:
-        """Take what each rank of this node counts."""
-        for ring in rings:
+    def ranks(self, rings: Iterable[tuple[str, RingReader]]) -> None:
+        """Take what each rank of this node counts, with the id of its run."""
+        self._by_rank = {}
+        for run, ring in rings:
             totals = ring.totals()
-            self._by_rank[ring.identity.rank] = {"rank/step": totals.steps, "rank/tokens": totals.tokens}
+            counts: dict[str, float] = {"rank/step": totals.steps, "rank/tokens": totals.tokens}
+            self._by_rank.setdefault(run, {})[ring.identity.rank] = counts
 
-    def row(self, row: Mapping[str, float], *, devices: int, peak_tflops: float | None) -> dict[str, float]:
-        """Take a row of the run; the same row with what the node and the GPUs read at that time."""
-        self._row.update({name.removeprefix(PREFIX): value for name, value in row.items()})
-        self._fleet = {DEVICES: devices, **({PEAK: peak_tflops} if peak_tflops else {})}
+    def row(self, run: str, row: Mapping[str, float], *, devices: int, peak_tflops: float | None) -> dict[str, float]:
+        """Take a row of a run by its id; the same row with what the node and the GPUs read at that time."""
+        served = self._rows.setdefault(run, {})
+        served.update({name.removeprefix(PREFIX): value for name, value in row.items()})
+        served.update({DEVICES: devices, **({PEAK: peak_tflops} if peak_tflops else {})})
         published = {name: self._node[name] for name in PUBLISHED if name in self._node}
         return {**{PREFIX + name: value for name, value in (published | self._gpus).items()}, **row}
 
-    def serve(self) -> None:
-        """Bring /metrics up to date."""
-        if self._metrics is not None:
-            told = self._node | self._gpus | self._row | self._fleet
-            self._metrics.update(told, ranks=self._by_rank, gpus=self._by_gpu)
+    def serve(self, under_way: Sequence[str]) -> None:
+        """Bring /metrics up to date with what these runs, by id, come to; the machine's readings are at the first."""
+        if self._metrics is None:
+            return
+        first, *others = under_way
+        self._rows = {run: row for run, row in self._rows.items() if run in under_way}
+        self._metrics.update(
+            self._node | self._gpus | self._rows.get(first, {}),
+            run=first,
+            ranks=self._by_rank.get(first),
+            gpus=self._by_gpu,
+            beside={run: (self._rows.get(run, {}), self._by_rank.get(run, {})) for run in others},
+        )
 
     def _lay_out(self) -> None:
         if self._spool is not None:

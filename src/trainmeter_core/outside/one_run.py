@@ -84,10 +84,10 @@ class OneRun:
         """Take records of the node and its GPUs."""
         self._records += records
 
-    def stepped(self, reader: RingReader, fields: dict[str, Any]) -> None:
-        """Take a window of steps of one of its processes."""
+    def stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
+        """Take a window of steps of one of its processes, which ended then."""
         self.stepped_once = True
-        self.live.steps(reader.identity.rank, reader.identity.world_size, fields, reader.identity.pid)
+        self.live.steps(reader.identity.rank, reader.identity.world_size, fields, reader.identity.pid, end)
         self._ranks.stepped(reader.identity.rank, fields)
 
     def flush(self) -> bool:

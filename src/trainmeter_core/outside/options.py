@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)
@@ -41,3 +44,14 @@ class RunOptions:
     """The first port to try for that; 0: the viewer's usual one."""
     keep_web: bool = False
     """Leave the viewer when the run ends."""
+
+    def about(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of run.json that the user's options fill; `given` are those that a run has by name."""
+        about = {name: value for name, value in given.items() if value is not None}
+        if self.run_name:
+            about["name"] = self.run_name
+        if self.peak_tflops:
+            about["peak_source"] = "user"
+        if any(name.startswith("budget") for name in about):
+            about["budget_source"] = "user"
+        return about

@@ -119,8 +119,8 @@ class _Replay:
         """Apply one record; True for a block of steps."""
         kind = record.get("type")
         if kind == "steps":
-            self.live.steps(record["rank"], self.live.world_size, record, record["pid"])
             self.last = float(record["t"])
+            self.live.steps(record["rank"], self.live.world_size, record, record["pid"], self.last)
             return True
         if kind in ("process", "saved", "parallel", "resumed"):
             self.live.note(record)

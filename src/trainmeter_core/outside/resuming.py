@@ -113,6 +113,10 @@ def go_on(run: Path, how: str, command: Sequence[str], started: float, options: 
     from .recover import recover
 
     record = read_run(run)
+    if not isinstance(record.identity.run_id, str) and record.notes.lines == record.notes.junk_lines:
+        raise ValueError(
+            f"{run.name} holds nothing to go on with: {RUN_FILE} cannot be read, and no record is in its log"
+        )
     if isinstance(record.end.seconds, Absent):  # its tm was killed: what the agents left comes first
         recover(run)
         record = read_run(run)

@@ -26,6 +26,7 @@ from .recover import recover_in_background
 from .resuming import asked_for, go_on, jobs_of, run_of_job
 from .spool import Spool
 from .summary import failure_line, nothing_seen
+from .sums_before import SumsBefore
 from .voice import Voice
 from .web import Web
 
@@ -96,14 +97,16 @@ class Session:
         if self.drain is not None:
             self.drain.on_steps = self._stepped
             self.drain.is_known = self.runs.knows
-        if self.spool is not None:
-            self.runs.on_join = self.spool.belongs_to
+        self.sums_before = SumsBefore(self.spool) if self.spool is not None else None
+        if self.sums_before is not None:
+            self.runs.on_join = self._joined
+            self.sums_before.begins(self.runs.first)
 
     def _open_run(self) -> RunWriter:
         """Make the run directory, or reopen the one that this command goes on with."""
         options, program = self.options, program_of(self.options.kind, self.options.target, self.argv)
         jobs = jobs_of({**os.environ, **dict(options.variables)}, self.plugins)
-        about = {**_about(options, self.given), **git_state(program.directory)}
+        about = {**options.about(self.given), **git_state(program.directory)}
         earlier = self._earlier(program.name, jobs, about)
         if earlier is None:
             if jobs:
@@ -141,7 +144,7 @@ class Session:
         command = [str(word) for word in record.get("command", ())] or self.argv
         target = next((word for word in command[1:] if not word.startswith("-")), command[0])
         program = program_of("command", target, command)
-        about = {**_about(self.options, self.given), **git_state(program.directory), "beside": self.writer.run_id}
+        about = {**self.options.about(self.given), **git_state(program.directory), "beside": self.writer.run_id}
         writer = RunWriter.create(program.name, command, started=record.get("started"), **about)
         if writer.problem is not None:
             return None
@@ -204,6 +207,8 @@ class Session:
         """Carry over what the agents wrote, read the surroundings, publish what nobody else does."""
         if self.drain is not None:
             self.drain.poll()
+            if self.sums_before is not None:
+                self.sums_before.look(self.drain.rings.values())
         self._look_around()
         now = time.monotonic()
         if now >= self._next_row:
@@ -244,13 +249,13 @@ class Session:
             if row is None:
                 continue
             devices = max(1, round(one.live.local_ranks * one.live.devices_per_rank))
-            row = self.newest.row(row, devices=devices, peak_tflops=one.live.peak_tflops)
+            row = self.newest.row(one.writer.run_id, row, devices=devices, peak_tflops=one.live.peak_tflops)
             one.local.hold(row, time.time())
             if self._progress is not None:
                 self._progress.show(row)
         if self.drain is not None:
-            self.newest.ranks(self.drain.rings.values())
-        self.newest.serve()
+            self.newest.ranks((self.runs.id_of(pid), ring) for pid, ring in self.drain.by_pid())
+        self.newest.serve([one.writer.run_id for one in self.runs.under_way()])
 
     def _write_local(self, *, at_the_end: bool) -> None:
         for one in self.runs.all():
@@ -266,10 +271,16 @@ class Session:
             self._tracker(record)
         self.runs.emit(record)
 
+    def _joined(self, record: dict[str, Any], one: OneRun) -> None:
+        if self.spool is not None and one is not self.runs.first:
+            self.spool.belongs_to(int(record["pid"]), one)
+        if self.sums_before is not None:
+            self.sums_before.joined(record, one)
+
     def _stepped(self, reader: RingReader, fields: dict[str, Any], end: float) -> None:
         if self.surroundings is not None:
             self.surroundings.stepped(fields, end)
-        self.runs.stepped(reader, fields)
+        self.runs.stepped(reader, fields, end)
 
     def _tracker(self, record: dict[str, Any]) -> None:
         self.web.close()
@@ -386,15 +397,3 @@ class Session:
         failures = self.failures + [failure for one in self.runs.all() for failure in one.failures]
         if failures:
             self.voice.tell(failure_line(failures))
-
-
-def _about(options: RunOptions, given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of run.json that the user's options fill."""
-    about = {name: value for name, value in given.items() if value is not None}
-    if options.run_name:
-        about["name"] = options.run_name
-    if options.peak_tflops:
-        about["peak_source"] = "user"
-    if any(name.startswith("budget") for name in about):
-        about["budget_source"] = "user"
-    return about

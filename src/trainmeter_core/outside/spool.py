@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
 _POSITIONS = "positions.json"
+BEFORE = "before"
 
 
 class Spool:
@@ -51,6 +52,14 @@ class Spool:
         """Leave word that a process belongs to another run directory than the first: its passport asks for it."""
         with contextlib.suppress(OSError), open(os.path.join(self.path, f"run-{pid}"), "w", encoding="utf-8") as file:
             file.write(str(one.writer.directory))
+
+    def tell_before(self, content: dict[str, Any], pid: int | None = None) -> None:
+        """Leave for a process, or for the first of all, what the run's processes before it came to."""
+        path = os.path.join(self.path, BEFORE if pid is None else f"{BEFORE}-{pid}")
+        with contextlib.suppress(OSError):
+            with open(path + ".new", "w", encoding="ascii") as file:
+                json.dump(content, file)
+            os.replace(path + ".new", path)
 
     def remove(self) -> None:
         """Take the directory away."""

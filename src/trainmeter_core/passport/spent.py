@@ -53,7 +53,7 @@ def steady(record: RunRecord, sheet: Sheet) -> Json:
     ranks = list(record.totals())
     source = _source(record)
     steps = max((totals.steady_steps for totals in ranks), default=0)
-    seconds = max((totals.steady_wall_s for totals in ranks), default=0.0)
+    seconds = record.steady_seconds()
     none = Absent("no step after the first one was seen") if steps == 0 or seconds <= 0 else None
     values: Any = {
         "steps": (steps, "steps", COUNTED),

@@ -132,7 +132,7 @@ class Application:
 
     def _seen(self, rank: int, pid: int) -> Life:
         """The life of a process; of one that is new, the losses are another track of its rank's."""
-        life, new = self.record.lives.setdefault(rank, Lives()).of(f"{self.record.parts}.{pid}")
+        life, new = self.record.lives.setdefault(rank, Lives()).of(self.record.parts, pid)
         if new:
             self.record.rank(rank).processes += 1
             self._fold_losses(rank)
@@ -145,8 +145,10 @@ class Application:
         made_before = as_optional(fields.get("made_before"), as_count)
         loads = as_optional(fields.get("loads"), as_count)
         loaded = [as_text(mark) for mark in as_array(fields.get("loaded", []))]
+        parent, program = as_count(fields.get("parent", 0)), as_count(fields.get("program", 0))
         life = self._seen(rank, pid)
         life.started, life.made_before, life.loads, life.loaded = started, made_before, loads, loaded
+        life.parent, life.program = parent, program
         totals = self.record.rank(rank)
         totals.world_size = self.record.world_size = world_size
         if local_rank is not None:
@@ -206,7 +208,7 @@ class Application:
             startup=bool(fields.get("startup", False)),
         )
         t = as_number(fields.get("t", 0.0))
-        self._seen(rank, pid).steps += block.n
+        self._seen(rank, pid).lasted(t, block.n, skipped=block.skipped, startup=block.startup)
         self.record.add_steps(rank, block)
         if block.startup:
             self.record.steady_gpus.started(t)

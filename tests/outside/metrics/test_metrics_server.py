@@ -82,3 +82,25 @@ def test_after_closing_the_port_is_free_again(server):
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(server.url, timeout=2)
     server.close()
+
+
+def test_trainings_that_go_on_at_the_same_time_stand_under_their_own_ids(server):
+    server.update(
+        {"step": 3, "node/cpu_pct": 12.0},
+        run="b",
+        ranks={0: {"rank/step": 3}},
+        beside={"c": ({"step": 5}, {0: {"rank/step": 5}})},
+    )
+    told = scrape(server.url)
+    assert told == {
+        ("trainmeter_step", ("node", "n1"), ("run", "b")): 3,
+        ("trainmeter_step", ("node", "n1"), ("run", "c")): 5,
+        ("trainmeter_node_cpu_pct", ("node", "n1"), ("run", "b")): 12.0,
+        ("trainmeter_rank_step", ("node", "n1"), ("rank", "0"), ("run", "b")): 3,
+        ("trainmeter_rank_step", ("node", "n1"), ("rank", "0"), ("run", "c")): 5,
+    }
+
+
+def test_a_scraper_that_tells_series_by_their_labels_finds_the_same_ones_throughout(server):
+    server.update({"step": 3}, run="b", beside={"c": ({"step": 5}, {})})
+    assert scrape(server.own_series_url) == {("step", ("node", "n1"), ("run", 'a"b\\c\nd')): 3}

@@ -43,13 +43,26 @@ class MetricsServer:
         self,
         series: Mapping[str, float],
         *,
+        run: str = "",
         ranks: Mapping[int, Mapping[str, float]] | None = None,
         gpus: Mapping[str, Mapping[str, float]] | None = None,
+        beside: Mapping[str, tuple[Mapping[str, float], Mapping[int, Mapping[str, float]]]] | None = None,
     ) -> None:
-        """Take these readings in place of the last ones; what is not finite is left out."""
-        told = samples(series, labels=self._labels, ranks=ranks, gpus=gpus)
+        """Take these readings in place of the last ones; what is not finite is left out.
+
+        `run` is the run that they are of where that is not the label's; `beside` has, by run, the series and ranks of
+        others that go on at the same time. The run's own series keep their labels, which a scraper tells series by.
+        """
+        own = samples(series, labels=self._labels, ranks=ranks, gpus=gpus)
+        told = samples(series, labels=self._of(run), ranks=ranks, gpus=gpus)
+        for other, (its_series, its_ranks) in (beside or {}).items():
+            for name, values in samples(its_series, labels=self._of(other), ranks=its_ranks).items():
+                told.setdefault(name, {}).update(values)
         self.pages[EVERYTHING] = exposition(told, prefix=PROMETHEUS_PREFIX).encode()
-        self.pages[OWN_SERIES] = exposition(told, without=_OWN_WITHOUT).encode()
+        self.pages[OWN_SERIES] = exposition(own, without=_OWN_WITHOUT).encode()
+
+    def _of(self, run: str) -> dict[str, str]:
+        return {**self._labels, "run": run} if run else self._labels
 
     def close(self) -> None:
         """Free the port; closing again does nothing."""

@@ -212,7 +212,7 @@ class Drain:
         self._sides[name] = start + whole
         for line in text[:whole].splitlines():
             try:
-                event = parse(line)
+                event = parse(line.lstrip(b"\0"))  # what was carried over may have been given back
             except ValueError:
                 # Two processes' torn lines: the next line is whole again.
                 continue

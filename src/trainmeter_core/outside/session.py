@@ -216,6 +216,7 @@ class Session:
             self._save_snapshots()
         self._write_local(at_the_end=False)
         self._say(self.web.news())
+        self.runs.keep_bounded()
 
     def _look_around(self) -> None:
         around = self.surroundings

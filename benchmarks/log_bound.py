@@ -2,8 +2,8 @@
 
     python benchmarks/log_bound.py LOG.jsonl [HOURS]
 
-Each doubling of the hours tells the bytes of the log, the highest so far, the width of its oldest windows, the seconds of a
-processor that merging took, and the steps and tokens of the passport beside those that were written.
+Each doubling of the hours tells the bytes of the log, the highest so far, the width of its oldest windows, the seconds
+of a processor that merging took, and the steps and tokens of the passport beside those that were written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REPEATED = ("steps", "node", "gpu", "losses", "span")
 
 def main() -> None:
     lines = [json.loads(line) for line in Path(sys.argv[1]).read_bytes().splitlines()]
-    hours = float(sys.argv[2]) if len(sys.argv) > 2 else 64.0  # noqa: PLR2004
+    hours = float(sys.argv[2]) if len(sys.argv) > 2 else 64.0
     minute: list[dict[str, Any]] = [line for line in lines if line["type"] in REPEATED and not line.get("startup")]
     first, last = minute[0]["t"], max(line["t"] for line in minute)
     writer = RunWriter.create("train.py", ["train.py"], runs=Path(tempfile.mkdtemp(prefix="log-bound-")), started=first)

@@ -13,12 +13,14 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 
 import pytest
 import tiny_training
 from tests.mlflow import mlflow_reading
+from tests.wandb.conftest import client_environment
 
 from trainmeter_core.inside import guard, import_hooks, publishing, this_process
 from trainmeter_core.inside.agent import Agent
@@ -29,7 +31,7 @@ from trainmeter_core.plugins import manager_of_one
 from trainmeter_core.runlog.read import read_run
 from trainmeter_core.runlog.write import RunWriter
 
-PACKAGES = ("trainmeter_core.", "trainmeter_tb.", "trainmeter_mlflow.")
+PACKAGES = ("trainmeter_core.", "trainmeter_tb.", "trainmeter_mlflow.", "trainmeter_wandb.")
 TAPS = {
     "optimizer": "torch.optim.optimizer",
     "backward": "torch.autograd",
@@ -103,7 +105,43 @@ class MLflow:
         return mlflow_reading.of_user(self.client, self.run_id)
 
 
-@pytest.fixture(scope="module", params=[TensorBoard, MLflow])
+class WandB:
+    """The user's tracker calls through a Run that is written for `wandb sync`."""
+
+    plugin, module = "trainmeter_wandb.plugin", "wandb.sdk.wandb_run"
+    packages = ("trainmeter_wandb.",)
+
+    def __init__(self, folder: Path) -> None:
+        for name, value in client_environment(folder).items():
+            if name.startswith("WANDB_"):
+                os.environ[name] = value
+        import wandb
+
+        self.client = wandb
+
+    def begin(self, place: Path) -> None:
+        self.place = place
+        self.run = self.client.init(project="p", dir=str(place), config={"lr": 0.1})
+
+    def log(self, step, values) -> None:
+        self.run.log(values, step=step)
+
+    def end(self) -> None:
+        self.run.finish()
+
+    def of_user(self):
+        """The client's own process writes the file, its end a moment after `finish` has returned."""
+        from trainmeter_wandb.users import users_data
+
+        until = time.monotonic() + 10
+        while True:
+            found = [data.content for data in users_data(str(self.place))]
+            if all("exit code" in content for content in found) or time.monotonic() > until:
+                return found
+            time.sleep(0.005)
+
+
+@pytest.fixture(scope="module", params=[TensorBoard, MLflow, WandB])
 def bench(request):
     """Where trainings are made; a folder in memory, for a database's every commit waits for its disk."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:

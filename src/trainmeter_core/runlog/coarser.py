@@ -51,6 +51,7 @@ class Coarser:
         self._met: set[tuple[int, int]] = set()
         self._since: float | None = None
         self._said: set[tuple[Any, ...]] = set()
+        self._repeated: Record | None = None
         self._merged: list[tuple[int, float, Record]] = []
         self._steps: dict[tuple[Any, ...], tuple[float, StepSums]] = {}
         self._stepped = False
@@ -111,6 +112,8 @@ class Coarser:
             taken = False
         if not taken:
             yield line or _JUNK
+        elif kind != "merged":
+            self._newest = t if self._newest is None else max(self._newest, t)
 
     # --- when something is written ------------------------------------------------------------------------------
 
@@ -162,8 +165,10 @@ class Coarser:
         for saves in self._saved.values():
             yield from saves
         yield from self._losses.values()
+        if self._repeated is not None:
+            yield self._repeated
         yield from self._dropped.values()
-        self._saved, self._losses, self._dropped = {}, {}, {}
+        self._saved, self._losses, self._dropped, self._repeated = {}, {}, {}, None
         self._window, self._node_drives = None, False
 
     # --- one kind of record each: False for one that stays as it is ----------------------------------------------
@@ -251,20 +256,18 @@ class Coarser:
         self._dropped[rank] = {**record, "records": records}
         return True
 
-    def _take_verdict(self, record: Record, t: float) -> bool:
-        """True for one that was said before: it stands in the log."""
+    def _take_verdict(self, record: Record, _t: float) -> bool:
+        """True for one that was said before: of these the newest stays."""
         said = as_text(record["code"]), as_text(record["level"]), as_text(record["sentence"])
         if said in self._said:
-            self._newest = t if self._newest is None else max(self._newest, t)
+            self._repeated = record
             return True
         if len(self._said) < _MOST_SAID:
             self._said.add(said)
         return False
 
-    def _take_merged(self, record: Record, t: float) -> bool:
+    def _take_merged(self, record: Record, _t: float) -> bool:
         as_positive(record["every_s"])
-        if "t" in record:
-            self._newest = t if self._newest is None else max(self._newest, t)
         self._lines += as_count(record["lines"]) - 1
         return True
 

@@ -35,6 +35,7 @@ from trainmeter_core.runlog.write import RunWriter
 HERE = Path(__file__).parent
 TM = [sys.executable, "-m", "trainmeter_core"]
 ALL = tiny_training.STEPS
+HANGS_AFTER_S = 60.0
 
 
 class Fork:
@@ -69,7 +70,12 @@ class Fork:
     def ends(self) -> tuple[set[int], str]:
         """Drain until all have ended."""
         codes, left = set(), set(self.pids)
+        until = time.monotonic() + HANGS_AFTER_S
         while left:
+            if time.monotonic() > until:
+                for pid in left:
+                    os.kill(pid, signal.SIGKILL)
+                pytest.fail("a program hangs")
             for pid in list(left):
                 done, status = os.waitpid(pid, os.WNOHANG)
                 if done:

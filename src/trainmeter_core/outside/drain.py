@@ -11,6 +11,7 @@ from typing import Any
 
 from trainmeter_core import ring_format as layout
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 
 from .ring_reader import TIMES, RingReader, Unwritten, one_shape
 
@@ -202,7 +203,7 @@ class Drain:
         path = os.path.join(self.spool, name)
         start = self._sides.get(name, 0)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=opener) as file:
                 file.seek(start)
                 text = file.read()
         except OSError:

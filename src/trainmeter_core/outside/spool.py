@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.board_format import BOARD_BYTES, write_board
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 
 if TYPE_CHECKING:
     from .one_run import OneRun
@@ -47,7 +48,7 @@ class Spool:
         if positions != self._noted:
             self._noted = positions
             temporary = os.path.join(self.path, _POSITIONS + ".new")
-            with open(temporary, "w", encoding="ascii") as file:
+            with open(temporary, "w", encoding="ascii", opener=opener) as file:
                 json.dump(positions, file)
             os.replace(temporary, os.path.join(self.path, _POSITIONS))
             self._give_back(positions)
@@ -65,7 +66,8 @@ class Spool:
 
     def belongs_to(self, pid: int, one: OneRun) -> None:
         """Leave word that a process belongs to another run directory than the first: its passport asks for it."""
-        with contextlib.suppress(OSError), open(os.path.join(self.path, f"run-{pid}"), "w", encoding="utf-8") as file:
+        path = os.path.join(self.path, f"run-{pid}")
+        with contextlib.suppress(OSError), open(path, "w", encoding="utf-8", opener=opener) as file:
             file.write(str(one.writer.directory))
 
     def remove(self) -> None:
@@ -84,7 +86,7 @@ class Spool:
 
 
 def _punch_hole(path: str, length: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         punch = getattr(ctypes.CDLL(None), "fallocate64", None)  # 64 bits also where `long` has fewer; not in musl
         if punch is not None:
@@ -112,7 +114,7 @@ def spool_left_by(run_id: str) -> str | None:
 def noted_positions(path: str) -> dict[str, int]:
     """How far the side files of a spool were carried over; empty where nothing was noted."""
     try:
-        with open(os.path.join(path, _POSITIONS), encoding="ascii") as file:
+        with open(os.path.join(path, _POSITIONS), encoding="ascii", opener=opener) as file:
             noted = parse(file.read())
     except (OSError, ValueError):
         # tm was killed in its first half second.

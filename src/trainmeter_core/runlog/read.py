@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RunRecord
 
@@ -68,7 +69,7 @@ class RunReader:
     def read_on(self, torn: bool = False) -> None:
         """Apply the whole lines that are new; with `torn` also half a line at the end."""
         try:
-            with (self.root / LOG_FILE).open("rb") as file:
+            with open(self.root / LOG_FILE, "rb", opener=opener) as file:
                 about = os.fstat(file.fileno())
                 if (about.st_dev, about.st_ino) != self._log or about.st_size < self._offset:
                     self._begin()
@@ -115,7 +116,8 @@ class RunReader:
 
 def _run_file(path: Path) -> dict[str, Any] | Absent | None:
     try:
-        value = parse_line(path.read_bytes())
+        with open(path, "rb", opener=opener) as file:
+            value = parse_line(file.read())
     except FileNotFoundError:
         return None
     except ValueError:  # a copy cut short: the file itself is written atomically
@@ -148,7 +150,7 @@ def lines(path: Path, start: int = 0) -> Iterator[tuple[bytes | None, int]]:
 
     None stands for a line longer than LONGEST_LINE, which is skipped without being held.
     """
-    with path.open("rb") as file:
+    with open(path, "rb", opener=opener) as file:
         yield from lines_of(file, start)
 
 

@@ -86,7 +86,7 @@ def rows(
         try:
             stepped = replay.apply(record)
             t = float(record["t"])
-        except (LookupError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # of another version, or damaged
             continue
         if not stepped or t < due:
             continue

@@ -121,15 +121,15 @@ class Coarser:
         """Whether all that was taken must be written before this record, for a reader to come to the same."""
         if kind == "resumed":
             self._met.clear()
+        began = kind == "steps" and bool(record.get("startup"))
+        if began:
+            self._since = t if self._since is None else max(self._since, t)
         if kind in ("process", "steps", "saved"):
             process = record.get("rank"), record.get("pid")
             if type(process[0]) is int and type(process[1]) is int and process not in self._met:
                 self._met.add(process)  # type: ignore[arg-type]
                 return True
-        if kind == "steps" and record.get("startup"):
-            self._since = t if self._since is None else max(self._since, t)
-            return True
-        return kind in _CUTS
+        return began or kind in _CUTS
 
     def _move_to(self, kind: str, t: float) -> Iterator[Record]:
         """Close the window where the time has come. The node's samples tell it: their clock is that of `tm` itself."""
@@ -186,7 +186,7 @@ class Coarser:
         if known is None:
             self._steps[key] = t, StepSums(block)
         elif known[1].add(block):
-            self._steps[key] = t, known[1]
+            self._steps[key] = max(known[0], t), known[1]
         else:
             self._merged.append((rank, known[0], _steps_record(key, *known)))
             self._steps[key] = t, StepSums(block)
@@ -227,8 +227,9 @@ class Coarser:
 
     def _add_span(self, record: Record, t: float, sums: Statistics) -> bool:
         key = as_count(record["rank"]), as_text(record["kind"])
-        sums.include(self._spans.get(key, (t, Statistics()))[1])
-        self._spans[key] = t, sums
+        known = self._spans.get(key, (t, Statistics()))
+        sums.include(known[1])
+        self._spans[key] = max(known[0], t), sums
         return True
 
     def _take_losses(self, record: Record, _t: float) -> bool:

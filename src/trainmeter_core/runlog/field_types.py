@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MOST = 1 << 63
 LARGEST = 1e300
+LARGEST_SUM = 1e200  # so many as a count can tell are still a number
 
 
 def as_optional(value: Any, check: Callable[[Any], Any]) -> Any:
@@ -106,8 +107,11 @@ def as_track(value: Any) -> Loss:
 
 
 def as_sums(value: Any) -> Statistics:
-    count, total, low, high = as_array(value)
-    return Statistics(as_count(count), as_number(total), as_number(low), as_number(high))
+    count, *numbers = as_array(value)
+    total, low, high = (as_number(number) for number in numbers)
+    if max(abs(total), abs(low), abs(high)) > LARGEST_SUM:
+        raise ValueError("out of range")
+    return Statistics(as_count(count), total, low, high)
 
 
 def as_table_of_sums(value: Any) -> dict[str, Statistics]:

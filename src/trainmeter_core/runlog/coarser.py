@@ -232,13 +232,14 @@ class Coarser:
         self._spans[key] = max(known[0], t), sums
         return True
 
-    def _take_losses(self, record: Record, _t: float) -> bool:
+    def _take_losses(self, record: Record, t: float) -> bool:
         key, tags = (as_count(record["rank"]), record.get("pid")), as_table(record["tags"])
         for track in tags.values():
             as_track(track)
-        known = self._losses[key]["tags"] if key in self._losses else {}
+        before = self._losses.get(key, {"t": t, "tags": {}})
+        known = before["tags"]
         known.update({tag: track for tag, track in tags.items() if tag in known or len(known) < MOST_TAGS})
-        self._losses[key] = {**record, "tags": known}
+        self._losses[key] = {**record, "t": max(t, before["t"]), "tags": known}
         return True
 
     def _take_saved(self, record: Record, _t: float) -> bool:
@@ -247,14 +248,15 @@ class Coarser:
         self._saved.setdefault(key, deque(maxlen=MOST_SAVES)).append(record)
         return True
 
-    def _take_dropped(self, record: Record, _t: float) -> bool:
+    def _take_dropped(self, record: Record, t: float) -> bool:
         if "kind" in record:
             return False
         rank, records = as_count(record["rank"]), as_count(record["records"])
-        records += self._dropped.get(rank, {}).get("records", 0)
+        before = self._dropped.get(rank, {"t": t, "records": 0})
+        records += before["records"]
         if records >= MOST:
             return False
-        self._dropped[rank] = {**record, "records": records}
+        self._dropped[rank] = {**record, "t": max(t, before["t"]), "records": records}
         return True
 
     def _take_verdict(self, record: Record, _t: float) -> bool:

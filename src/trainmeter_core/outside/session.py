@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -295,11 +296,8 @@ class Session:
     def _flush(self) -> None:
         written = self.runs.flush()
         if self.spool is not None and self.drain is not None and written:
-            try:
+            with contextlib.suppress(OSError):  # emptied, or full: only a recovery would have needed it
                 self.spool.note(self.drain.positions())
-            except OSError:
-                # The spool was emptied, or is full: only a recovery would have needed it.
-                return
 
     def _save_snapshots(self) -> None:
         for one in self.runs.all():

@@ -112,7 +112,7 @@ class Coarser:
             taken = False
         if not taken:
             yield line or _JUNK
-        elif kind != "merged":
+        elif "t" in record:
             self._newest = t if self._newest is None else max(self._newest, t)
 
     # --- when something is written ------------------------------------------------------------------------------

@@ -33,11 +33,18 @@ class SteadyGpus:
 
     def add(self, uuid: str, readings: Iterable[tuple[str, float]], begin: float) -> None:
         """Add one GPU's readings over an interval that began at `begin`; one with start-up in it is left out."""
+        sums: dict[str, Statistics] = {}
+        for name, value in readings:
+            sums.setdefault(name, Statistics()).add(value)
+        self.add_sums(uuid, sums, begin)
+
+    def add_sums(self, uuid: str, sums: Mapping[str, Statistics], begin: float) -> None:
+        """Add what several such intervals came to, none of which began before `begin`."""
         if self._since is None or begin < self._since:
             return
         waiting = self._waiting.setdefault(uuid, {})
-        for name, value in readings:
-            waiting.setdefault(name, Statistics()).add(value)
+        for name, each in sums.items():
+            waiting.setdefault(name, Statistics()).include(each)
 
     def means(self) -> dict[str, dict[str, float]]:
         """The mean of every reading so far."""

@@ -340,6 +340,13 @@ def observe(table: dict[str, Statistics], readings: Mapping[str, Any], limit: in
     _observe(table, readings, "", limit)
 
 
+def include(table: dict[str, Statistics], sums: Mapping[str, Statistics], limit: int = 4096) -> None:
+    """Add to a table what other tables of the same readings come to; names beyond `limit` are left out."""
+    for name, each in sums.items():
+        if name in table or len(table) < limit:
+            table.setdefault(name, Statistics()).include(each)
+
+
 def _observe(table: dict[str, Statistics], readings: Mapping[str, Any], prefix: str, limit: int) -> None:
     # Written out for speed: a day's log holds millions of readings.
     for name, value in readings.items():

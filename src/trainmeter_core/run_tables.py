@@ -117,6 +117,10 @@ class Statistics:
         self.low = min(self.low, other.low)
         self.high = max(self.high, other.high)
 
+    def moved(self, by: float) -> Statistics:
+        """The same values, each greater by so much."""
+        return Statistics(self.count, self.total + by * self.count, self.low + by, self.high + by)
+
     @property
     def mean(self) -> float:
         """The arithmetic mean; raises ZeroDivisionError when nothing was counted."""

@@ -23,6 +23,8 @@ MOST_WAITING = 1000
 _MOST_HELD = 4000
 
 EXIT_S = 5.0
+# The queue is held for microseconds; who has it for longer has got stuck.
+_LOCK_S = 0.2
 _BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
@@ -59,12 +61,16 @@ class Sender:
         self._changed = threading.Condition()
         self._closing = False
         self._abandoned = False
+        self._stuck = False
         self._pages: dict[tuple[int, str], RunPage] = {}
         self._thread: threading.Thread | None = None
 
     def put(self, row: Row) -> None:
-        """Queue a row; never blocks."""
-        with self._changed:
+        """Queue a row; where the thread has got stuck with the queue, the row is let go and not waited for."""
+        if not self._changed.acquire(timeout=0.0 if self._stuck else _LOCK_S):
+            self._stuck = True
+            return
+        try:
             if len(self._waiting) >= _MOST_HELD:
                 self._waiting.popleft()
             self._waiting.append(row)
@@ -72,18 +78,23 @@ class Sender:
                 self._thread = threading.Thread(target=self._work, name=self.NAME, daemon=True)
                 self._thread.start()
             self._changed.notify()
+        finally:
+            self._changed.release()
 
     def close(self) -> None:
         """Send what waits, for `EXIT_S` at the most, and leave the rest in the run directory."""
-        with self._changed:
-            self._closing = True
+        self._closing = True
+        if self._changed.acquire(timeout=_LOCK_S):
             self._changed.notify()
+            self._changed.release()
         if self._thread is not None:
             self._thread.join(EXIT_S)
-        with self._changed:
-            self._abandoned = True
-            rest = [*self._sending, *self._waiting]
-            self._waiting.clear()
+        held = self._changed.acquire(timeout=_LOCK_S)
+        self._abandoned = True
+        rest = [*self._sending, *self._waiting]
+        self._waiting.clear()
+        if held:
+            self._changed.release()
         undrawn = [page for page in self._pages.values() if page.final]
         self._spool(rest, undrawn)
 

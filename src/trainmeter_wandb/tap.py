@@ -98,7 +98,9 @@ def _log(
         if getattr(place, "on", True):
             # Not `with place`: each call of ours that is not made is one less to fetch, between two training steps.
             try:
-                published = publisher.logs(self, data, step, commit)
+                merged = publisher.logs(self, data, step, commit)
+                if type(merged) is dict:
+                    published = merged
             except Exception:  # ours, whatever it is: the guard counts it
                 with place:
                     raise

@@ -13,12 +13,14 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 
 import pytest
 import tiny_training
 from tests.mlflow import mlflow_reading
+from tests.wandb.conftest import client_environment
 
 from trainmeter_core.inside import guard, import_hooks, publishing, this_process
 from trainmeter_core.inside.agent import Agent
@@ -29,7 +31,7 @@ from trainmeter_core.plugins import manager_of_one
 from trainmeter_core.runlog.read import read_run
 from trainmeter_core.runlog.write import RunWriter
 
-PACKAGES = ("trainmeter_core.", "trainmeter_tb.", "trainmeter_mlflow.")
+PACKAGES = ("trainmeter_core.", "trainmeter_tb.", "trainmeter_mlflow.", "trainmeter_wandb.")
 TAPS = {
     "optimizer": "torch.optim.optimizer",
     "backward": "torch.autograd",
@@ -103,7 +105,43 @@ class MLflow:
         return mlflow_reading.of_user(self.client, self.run_id)
 
 
-@pytest.fixture(scope="module", params=[TensorBoard, MLflow])
+class WandB:
+    """The user's tracker calls through a Run that is written for `wandb sync`."""
+
+    plugin, module = "trainmeter_wandb.plugin", "wandb.sdk.wandb_run"
+    packages = ("trainmeter_wandb.",)
+
+    def __init__(self, folder: Path) -> None:
+        for name, value in client_environment(folder).items():
+            if name.startswith("WANDB_"):
+                os.environ[name] = value
+        import wandb
+
+        self.client = wandb
+
+    def begin(self, place: Path) -> None:
+        self.place = place
+        self.run = self.client.init(project="p", dir=str(place), config={"lr": 0.1})
+
+    def log(self, step, values) -> None:
+        self.run.log(values, step=step)
+
+    def end(self) -> None:
+        self.run.finish()
+
+    def of_user(self):
+        """The client's own process writes the file, its end a moment after `finish` has returned."""
+        from trainmeter_wandb.users import users_data
+
+        until = time.monotonic() + 10
+        while True:
+            found = [data.content for data in users_data(str(self.place))]
+            if all("exit code" in content for content in found) or time.monotonic() > until:
+                return found
+            time.sleep(0.005)
+
+
+@pytest.fixture(scope="module", params=[TensorBoard, MLflow, WandB])
 def bench(request):
     """Where trainings are made; a folder in memory, for a database's every commit waits for its disk."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
@@ -189,15 +227,19 @@ def steps_in(spool, folder) -> int:
     return passport["data"]["steps"]["value"] or 0
 
 
-def called_in_training(bench) -> tuple[dict[CodeType, str], set[CodeType]]:
-    """Our functions that one training calls, by name; and those that are called from elsewhere than from us."""
+def called_in_training(bench) -> SimpleNamespace:
+    """Our functions that one training calls, by name; those that are called from elsewhere than from us; threads'."""
     names: dict[CodeType, str] = {}
     border: set[CodeType] = set()
+    on_threads: set[CodeType] = set()
+    in_training: set[CodeType] = set()
+    main = threading.get_ident()
 
     def watch(frame, event, _argument):
         if event == "call" and frame.f_globals.get("__name__", "").startswith(PACKAGES):
             code = frame.f_code
             names[code] = frame.f_globals["__name__"] + ":" + getattr(code, "co_qualname", code.co_name)
+            (in_training if threading.get_ident() == main else on_threads).add(code)
             caller = frame.f_back
             if caller is None or not caller.f_globals.get("__name__", "").startswith(PACKAGES):
                 border.add(code)
@@ -210,7 +252,7 @@ def called_in_training(bench) -> tuple[dict[CodeType, str], set[CodeType]]:
         sys.setprofile(None)
         threading.setprofile(None)
     of_user(bench, left)
-    return names, border
+    return SimpleNamespace(names=names, border=border, on_threads=on_threads - in_training)
 
 
 def functions() -> dict[CodeType, FunctionType]:
@@ -237,6 +279,15 @@ def _raises(*_args, **_kwargs):
     raise _INJECTED  # noqa: F821 - a global of the module whose function this takes the place of
 
 
+def _hangs(*_args, **_kwargs):
+    """On a thread of ours for ever; the training's own does not wait for the same thing."""
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        raise _INJECTED  # noqa: F821 - the same
+    _HANGING.wait()  # noqa: F821 - the same
+
+
 def _nothing(*_args, **_kwargs):
     return None
 
@@ -249,7 +300,14 @@ class Garbage:
     """Looks like nothing that anybody expects."""
 
 
-FAULTS = {"raises": (_raises,), "gives something else": (_nothing, _garbage)}
+FAULTS = {
+    "raises": (_raises,),
+    "has no memory": (_raises,),
+    "hangs": (_hangs,),
+    "gives something else": (_nothing, _garbage),
+}
+# What a tap or an adapter calls for each batch, step and row; elsewhere one exception is caught as the other.
+MEMORY = ("trainmeter_core.inside.taps.", "trainmeter_core.inside.agent:", "tap:", "publish:")
 
 # The border besides: a few lines each, which hold the guard themselves or have nothing that can fail.
 BORDER = (
@@ -272,8 +330,11 @@ def test_a_function_of_ours_that_fails_costs_the_program_nothing(bench, faults, 
     whole = run(bench, measured=True)
     assert of_user(bench, whole) == bare
     assert steps_in(whole.spool, tmp_path) == tiny_training.STEPS
-    names, border = called_in_training(bench)
-    known = functions()
+    called = called_in_training(bench)
+    names, border, known = called.names, called.border, functions()
+    if fault == "hangs" and not isinstance(bench.tracker, MLflow):
+        assert not called.on_threads, "nothing of ours runs there but in the training's own calls"
+        return
     chosen = [
         (name, code)
         for code, name in names.items()
@@ -283,14 +344,17 @@ def test_a_function_of_ours_that_fails_costs_the_program_nothing(bench, faults, 
         and not any(part in name for part in BORDER)
         and not code.co_freevars  # a closure's code fits no other
         and not code.co_flags & inspect.CO_GENERATOR
-        and (fault == "raises" or not _makes_something(code))
+        and (fault != "gives something else" or not _makes_something(code))
+        and (fault != "has no memory" or any(part in name for part in MEMORY))
+        and (fault != "hangs" or code in called.on_threads)
     ]
     assert len(chosen) > 10
     broken = []
     for at, (name, code) in enumerate(chosen):
         function = known[code]
         faults.injected()
-        function.__globals__["_INJECTED"] = InjectedError(name)
+        function.__globals__["_INJECTED"] = MemoryError() if fault == "has no memory" else InjectedError(name)
+        hanging = function.__globals__["_HANGING"] = threading.Event()
         function.__globals__["_GARBAGE"] = Garbage()
         unraisable.clear()
         capfd.readouterr()
@@ -301,6 +365,7 @@ def test_a_function_of_ours_that_fails_costs_the_program_nothing(bench, faults, 
                 printed = capfd.readouterr()
             finally:
                 function.__code__ = code
+                hanging.set()
             assert of_user(bench, left) == bare, "the program's own data differ"
             assert not unraisable, f"Python prints: {unraisable[0].exc_value!r}"
             assert printed == ("", "")

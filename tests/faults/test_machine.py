@@ -12,7 +12,9 @@ import json
 import mmap
 import os
 import random
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -35,6 +37,7 @@ from trainmeter_core.runlog.write import RunWriter
 HERE = Path(__file__).parent
 TM = [sys.executable, "-m", "trainmeter_core"]
 ALL = tiny_training.STEPS
+HANGS_AFTER_S = 60.0
 
 
 class Fork:
@@ -69,7 +72,12 @@ class Fork:
     def ends(self) -> tuple[set[int], str]:
         """Drain until all have ended."""
         codes, left = set(), set(self.pids)
+        until = time.monotonic() + HANGS_AFTER_S
         while left:
+            if time.monotonic() > until:
+                for pid in left:
+                    os.kill(pid, signal.SIGKILL)
+                pytest.fail("a program hangs")
             for pid in list(left):
                 done, status = os.waitpid(pid, os.WNOHANG)
                 if done:
@@ -289,4 +297,52 @@ def test_a_home_that_cannot_be_written_costs_the_program_nothing(tmp_path, fault
     finally:
         if not mounted.returncode:
             subprocess.run(["umount", str(home)], check=True)
+    faults.survived()
+
+
+RUN_FAULTS = {
+    "the run directory is removed": shutil.rmtree,
+    "the run directory becomes a file": hurt.replace_by_file,
+    "pipes stand in the run directory": lambda run: [pipe_in_place(path) for path in run.iterdir()],
+    "all runs are moved away": lambda run: run.parent.rename(run.parent.parent / "elsewhere"),
+    "directories stand in the place of what is written last": lambda run: [
+        (run / name).mkdir() for name in ("passport.json", "passport.md", "snapshot.json", ".log.jsonl.new")
+    ],
+}
+
+
+def pipe_in_place(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("fault", RUN_FAULTS)
+def test_a_run_directory_that_is_taken_away_costs_the_program_nothing(fault, tmp_path, faults):
+    """Nor does a client of /metrics that asks for nothing, nor a git that does not answer."""
+    faults.injected()
+    (tmp_path / "bin").mkdir()
+    git = tmp_path / "bin" / "git"
+    git.write_text("#!/bin/sh\nexec sleep 1000\n")
+    git.chmod(0o755)
+    env = environment(tmp_path / "home")
+    words = [
+        "import os, sys",
+        "print(os.environ['TRAINMETER_RUN'], flush=True)",
+        "sys.stdin.read()",
+        "print('trained')",
+    ]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*TM, "--no-web", "--metrics-port", str(port), "--", sys.executable, "-c", "; ".join(words)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
+        env={**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}"},
+    )  # fmt: skip
+    run = Path(process.stdout.readline().decode().strip())
+    with socket.create_connection(("127.0.0.1", port)):
+        time.sleep(0.7)  # tm has looked once
+        RUN_FAULTS[fault](run)
+        stdout, _ = process.communicate(timeout=HANGS_AFTER_S)
+    assert (process.returncode, stdout) == (0, b"trained\n")
     faults.survived()

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+torch.set_num_threads(1)  # the fork of a process with OpenMP's threads would wait for them for ever
+
 STEPS = 4
 ROWS = torch.arange(STEPS * 2 * 6).view(STEPS * 2, 6) % 11
 

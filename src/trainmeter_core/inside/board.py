@@ -7,6 +7,7 @@ import mmap
 import os
 
 from ..board_format import BOARD_BYTES, read_board
+from ..plain_files import opener
 
 MYPY = False
 if MYPY:
@@ -24,7 +25,7 @@ class Board:
         """Everything that lies there; empty without a board, or while it is being written."""
         if self._map is None:
             try:
-                with open(self._path, "rb") as file:
+                with open(self._path, "rb", opener=opener) as file:
                     self._map = mmap.mmap(file.fileno(), BOARD_BYTES, access=mmap.ACCESS_READ)
             except (OSError, ValueError):
                 # tm is gone, or has not laid it out yet.

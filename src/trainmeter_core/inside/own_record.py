@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..json_text import parse
 from ..passport.build import build
+from ..plain_files import opener
 from ..readings import Absent
 from ..run_record import RunRecord
 from ..runlog.apply import Application
@@ -57,7 +58,7 @@ def passport_so_far(run_directory: str, events: list[dict[str, Any]], started: f
 def run_directory(agent: Agent) -> str:
     """Where `tm` keeps this process's run: the command's first, unless another training of the command came before."""
     try:
-        with open(os.path.join(agent.spool, f"run-{agent.pid}"), encoding="utf-8") as file:
+        with open(os.path.join(agent.spool, f"run-{agent.pid}"), encoding="utf-8", opener=opener) as file:
             return file.read()
     except OSError:
         # The usual case.
@@ -67,7 +68,7 @@ def run_directory(agent: Agent) -> str:
 def _hardware(directory: str) -> list[dict[str, Any]]:
     """What `tm` found out about the node: it stands among the first lines of the log."""
     try:
-        with open(os.path.join(directory, "log.jsonl"), "rb") as file:
+        with open(os.path.join(directory, "log.jsonl"), "rb", opener=opener) as file:
             lines = file.read(_HEAD_BYTES).split(b"\n")[:-1]
         found = [parse(line) for line in lines if b'"hardware"' in line]
     except (OSError, ValueError):
@@ -78,7 +79,7 @@ def _hardware(directory: str) -> list[dict[str, Any]]:
 
 def _run_file(directory: str) -> Any:
     try:
-        with open(os.path.join(directory, "run.json"), "rb") as file:
+        with open(os.path.join(directory, "run.json"), "rb", opener=opener) as file:
             about = parse(file.read())
     except (OSError, ValueError):
         # The run directory could not be made, or lies on another node.

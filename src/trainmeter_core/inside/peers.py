@@ -7,6 +7,7 @@ import os
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from ..plain_files import opener
 from ..ring_format import HEADER_SIZE, IDENTITY, MAGIC, TOTALS, TOTALS_OFFSET
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Peers:
             if not name.endswith(".ring") or name in self._rings:
                 continue
             try:
-                with open(os.path.join(self._spool, name), "rb") as file:
+                with open(os.path.join(self._spool, name), "rb", opener=opener) as file:
                     ring = mmap.mmap(file.fileno(), HEADER_SIZE, access=mmap.ACCESS_READ)
             except (OSError, ValueError):
                 # Being made at this moment; it is looked at again with the next row.

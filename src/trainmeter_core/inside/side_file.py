@@ -33,7 +33,8 @@ class SideFile:
             line = json.dumps({"type": "failure", "t": time(), "site": "side file", "count": 1, "first": why}).encode()
         try:
             # Opened anew for each event: a program that closes descriptors by number may be given ours for its file.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            # Not blocking, should a pipe stand in its place.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             descriptor = os.open(self.path, flags, 0o600)
             try:
                 os.write(descriptor, line + b"\n")

@@ -7,6 +7,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from ..json_text import parse
+from ..plain_files import opener
 from ..resumption import NOT_TOLD, NOTHING, Before
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class SumsBefore:
 
 def _read(path: str) -> Before | None:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=opener) as file:
             told = parse(file.read())
         sums = {str(name): None if value is None else value + 0 for name, value in told["sums"].items()}
         return Before(sums, told["lost"] + 0)

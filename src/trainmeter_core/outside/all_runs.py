@@ -132,6 +132,11 @@ class AllRuns:
         """Write what is new; False when the first log cannot be written any more."""
         return all(one.flush() for one in self.all())
 
+    def keep_bounded(self) -> None:
+        """Let logs that have become too long be merged."""
+        for one in self.all():
+            one.keep_bounded()
+
     def settle(self) -> None:
         """Nobody will tell any more who they are: what waits is the first run's."""
         self._settled = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.markdown import render
+from trainmeter_core.runlog.bound import LogBound
 from trainmeter_core.runlog.read import read_run
 from trainmeter_core.runlog.write import RunWriter
 
@@ -49,6 +50,7 @@ class Attached:
             about |= {"peak_tflops": peak_tflops, "peak_source": "user"}
         self.writer = RunWriter.create(program.name, command, started=time.time(), **about)
         self.node = NodeSampler()
+        self._bound = LogBound(self.writer)
         self.writer.append("hardware", **hardware_fields(self.node.describe()))
         self.gpus = GpuWatch(environ or {}, peak_tflops=peak_tflops)
         self.guessed = environ is None
@@ -58,12 +60,15 @@ class Attached:
         """Write a record of everything once a second; True when the program ended, False when `stop` was set."""
         while self.tree.alive():
             self._write()
+            if self._bound.ready():
+                self._bound.take()
             if stop.wait(EVERY_S):
                 return False
         return True
 
     def close(self) -> dict[str, Any]:
         """Write the end and the passport, and give it."""
+        self._bound.close()
         self._write(self.gpus.close())
         self.writer.append("exit", code=None, signal=None, seconds=time.monotonic() - self._started)
         passport = build(read_run(self.writer.directory))

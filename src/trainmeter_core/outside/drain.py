@@ -11,6 +11,7 @@ from typing import Any
 
 from trainmeter_core import ring_format as layout
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 
 from .ring_reader import TIMES, RingReader, Unwritten, one_shape
 
@@ -206,7 +207,7 @@ class Drain:
         path = os.path.join(self.spool, name)
         start = self._sides.get(name, 0)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=opener) as file:
                 file.seek(start)
                 text = file.read()
         except OSError:
@@ -216,7 +217,7 @@ class Drain:
         self._sides[name] = start + whole
         for line in text[:whole].splitlines():
             try:
-                event = parse(line)
+                event = parse(line.lstrip(b"\0"))  # what was carried over may have been given back
             except ValueError:
                 # Two processes' torn lines: the next line is whole again.
                 continue

@@ -24,6 +24,9 @@ _TRACKER_GRACE_S = 3.0
 # Rows that may wait for that.
 _MOST_HELD = 20000
 
+# The time between two rows is this part of the run so far: an hour has one every second, a day one every 24.
+_EACH_AS_LONG = 3600
+
 Held = tuple[int, float, "Mapping[str, float]"]
 """An optimizer step, a time in seconds since the epoch, and numbers by name."""
 
@@ -40,6 +43,7 @@ class LocalFiles:
         self._wanted = True
         self._held: list[Held] = []
         self._first_at: float | None = None
+        self._next_at = 0.0
 
     @property
     def wanted(self) -> bool:
@@ -58,8 +62,11 @@ class LocalFiles:
         self._held.clear()
 
     def hold(self, row: Mapping[str, float], wall_time: float) -> None:
-        """Take a row of series."""
-        self.hold_all([(int(row[PREFIX + "step"]), wall_time, row)])
+        """Take a row of series; of a long run fewer and fewer, so that the files stay small."""
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now if self._first_at is None else now + (now - self._first_at) / _EACH_AS_LONG
+            self.hold_all([(int(row[PREFIX + "step"]), wall_time, row)])
 
     def hold_all(self, rows: Iterable[Held]) -> None:
         """Take rows at steps of the user's own."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.meter import Budget, parse_budget
+from trainmeter_core.runlog.bound import LogBound
 from trainmeter_core.runlog.format import PASSPORT_FILE, PASSPORT_MARKDOWN_FILE
 
 from .live import LiveRun
@@ -50,6 +52,7 @@ class OneRun:
         self._records: list[dict[str, Any]] = []
         self._blocked: dict[tuple[str, int], tuple[float, str]] = {}
         self._reader: RunReader | None = None
+        self._bound = LogBound(writer)
 
     @property
     def seconds(self) -> float:
@@ -97,6 +100,17 @@ class OneRun:
             self.writer.append_many(records)
         return self.writer.problem is None
 
+    def keep_bounded(self) -> None:
+        """Let the log's older part be merged where it has become too long. Raises OSError where it cannot be read."""
+        if not self._bound.ready():
+            return
+        reader = self._log_reader()
+        reader.read_on()
+        if self._bound.take():
+            reader.merged()
+            with contextlib.suppress(OSError, TypeError):  # a full disk: the log itself is whole
+                reader.save()
+
     def save_snapshot(self) -> None:
         """Sum up the log so far: readers of a long run, and its end, then need not begin at the first line.
 
@@ -122,6 +136,7 @@ class OneRun:
         from trainmeter_core.passport.build import build
         from trainmeter_core.passport.markdown import render
 
+        self._bound.close()
         straggler = self._ranks.verdict()
         if straggler is not None:
             self._records.append({"type": "verdict", **straggler._asdict()})

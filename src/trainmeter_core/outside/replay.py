@@ -86,7 +86,7 @@ def rows(
         try:
             stepped = replay.apply(record)
             t = float(record["t"])
-        except (LookupError, TypeError, ValueError, AttributeError):  # a record of another version, or damaged
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # of another version, or damaged
             continue
         if not stepped or t < due:
             continue
@@ -137,8 +137,13 @@ class _Replay:
         elif kind == "node":
             readings = record["readings"]
             self._node.update({PREFIX + name: readings[name] for name in PUBLISHED if name in readings})
+        elif kind == "node_sums":
+            means = _means(record["readings"])
+            self._node.update({PREFIX + name: means[name] for name in PUBLISHED if name in means})
         elif kind == "gpu":
             self._gpus = dict(_over_gpus(list(record["gpus"].values())))
+        elif kind == "gpu_sums":
+            self._gpus = dict(_over_gpus([_means(gpu) for gpu in record["gpus"].values()]))
         return False
 
     def _hardware(self, record: dict[str, Any]) -> None:
@@ -153,6 +158,15 @@ class _Replay:
             return None if found is None else Row(int(found[PREFIX + "step"]), t, {**self._node, **self._gpus, **found})
         except (LookupError, TypeError, ValueError, ArithmeticError):  # sizes that no batch has, counts that are none
             return None
+
+
+def _means(sums: dict[str, list[float]]) -> dict[str, float]:
+    """Means of samples that were merged; of the energy, which only grows, the newest."""
+    return {
+        name: high if name == "energy_j" else total / count
+        for name, (count, total, _low, high) in sums.items()
+        if count
+    }
 
 
 def _over_gpus(gpus: list[dict[str, float]]) -> Iterator[tuple[str, float]]:

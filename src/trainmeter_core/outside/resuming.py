@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainmeter_core.passport.redact import redact_command, redact_text
+from trainmeter_core.plain_files import opener
 from trainmeter_core.plugins import managers
 from trainmeter_core.readings import Absent
 from trainmeter_core.runlog.format import PASSPORT_FILE, PASSPORT_MARKDOWN_FILE, RUN_FILE
@@ -130,7 +131,7 @@ def go_on(run: Path, how: str, command: Sequence[str], started: float, options: 
 
 def _about(run: Path) -> dict[str, Any]:
     try:
-        about = json.loads((run / RUN_FILE).read_bytes())
+        about = json.loads(_bytes_of(run / RUN_FILE))
     except (OSError, ValueError):
         # Being removed at this moment, or not a run of this version.
         return {}
@@ -139,8 +140,13 @@ def _about(run: Path) -> dict[str, Any]:
 
 def _finished(run: Path) -> bool:
     try:
-        ends = json.loads((run / PASSPORT_FILE).read_bytes())["ends"]
+        ends = json.loads(_bytes_of(run / PASSPORT_FILE))["ends"]
         return bool(ends["how"] == "finished")
     except (OSError, ValueError, KeyError, TypeError):
         # Killed, or never at its end.
         return False
+
+
+def _bytes_of(path: Path) -> bytes:
+    with open(path, "rb", opener=opener) as file:
+        return file.read()

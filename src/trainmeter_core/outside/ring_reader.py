@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainmeter_core import ring_format as layout
+from trainmeter_core.plain_files import opener
 from trainmeter_core.series import TIME_KINDS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class RingReader:
 
     def __init__(self, path: str) -> None:
         """Map the ring; raises ValueError when the file is not one (yet)."""
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=opener) as file:
             if os.fstat(file.fileno()).st_size < layout.RING_BYTES:
                 raise ValueError("not a whole ring: " + path)
             self._map = mmap.mmap(file.fileno(), layout.RING_BYTES, access=mmap.ACCESS_READ)

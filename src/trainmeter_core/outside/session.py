@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -221,6 +222,7 @@ class Session:
             self._save_snapshots()
         self._write_local(at_the_end=False)
         self._say(self.web.news())
+        self.runs.keep_bounded()
 
     def _look_around(self) -> None:
         around = self.surroundings
@@ -305,11 +307,8 @@ class Session:
     def _flush(self) -> None:
         written = self.runs.flush()
         if self.spool is not None and self.drain is not None and written:
-            try:
+            with contextlib.suppress(OSError):  # emptied, or full: only a recovery would have needed it
                 self.spool.note(self.drain.positions())
-            except OSError:
-                # The spool was emptied, or is full: only a recovery would have needed it.
-                return
 
     def _save_snapshots(self) -> None:
         for one in self.runs.all():

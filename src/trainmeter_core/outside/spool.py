@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.board_format import BOARD_BYTES, write_board
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 
 if TYPE_CHECKING:
     from .one_run import OneRun
@@ -21,6 +23,8 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
 _POSITIONS = "positions.json"
 BEFORE = "before"
+_WORTH_A_HOLE = 1 << 20
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 
 
 class Spool:
@@ -34,30 +38,44 @@ class Spool:
         os.mkdir(self.path, 0o700)
         self._board = self._make_board()
         self._noted: dict[str, int] = {}
+        self._given_back: dict[str, int] = {}
 
     def lay_out(self, content: dict[str, Any]) -> bool:
         """Put the newest readings on the board for the agents to publish."""
         return write_board(self._board, content)
 
     def note(self, positions: dict[str, int]) -> None:
-        """Leave word how far the side files are in the run log, should tm be killed."""
+        """Leave word how far the side files are in the run log, should tm be killed; give back what holds that."""
         if positions != self._noted:
             self._noted = positions
             temporary = os.path.join(self.path, _POSITIONS + ".new")
-            with open(temporary, "w", encoding="ascii") as file:
+            with open(temporary, "w", encoding="ascii", opener=opener) as file:
                 json.dump(positions, file)
             os.replace(temporary, os.path.join(self.path, _POSITIONS))
+            self._give_back(positions)
+
+    def _give_back(self, positions: dict[str, int]) -> None:
+        """The memory of what each side file holds up to a position; its length stays, and so does its writer's place.
+
+        Where the file system has no holes, the file stays as it is.
+        """
+        for name, upto in positions.items():
+            if upto - self._given_back.get(name, 0) >= _WORTH_A_HOLE:
+                self._given_back[name] = upto
+                with contextlib.suppress(OSError):  # removed under us
+                    _punch_hole(os.path.join(self.path, name), upto)
 
     def belongs_to(self, pid: int, one: OneRun) -> None:
         """Leave word that a process belongs to another run directory than the first: its passport asks for it."""
-        with contextlib.suppress(OSError), open(os.path.join(self.path, f"run-{pid}"), "w", encoding="utf-8") as file:
+        path = os.path.join(self.path, f"run-{pid}")
+        with contextlib.suppress(OSError), open(path, "w", encoding="utf-8", opener=opener) as file:
             file.write(str(one.writer.directory))
 
     def tell_before(self, content: dict[str, Any], pid: int | None = None) -> None:
         """Leave for a process, or for the first of all, what the run's processes before it came to."""
         path = os.path.join(self.path, BEFORE if pid is None else f"{BEFORE}-{pid}")
         with contextlib.suppress(OSError):
-            with open(path + ".new", "w", encoding="ascii") as file:
+            with open(path + ".new", "w", encoding="ascii", opener=opener) as file:
                 json.dump(content, file)
             os.replace(path + ".new", path)
 
@@ -74,6 +92,16 @@ class Spool:
             return mmap.mmap(descriptor, BOARD_BYTES)
         finally:
             os.close(descriptor)
+
+
+def _punch_hole(path: str, length: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        punch = getattr(ctypes.CDLL(None), "fallocate64", None)  # 64 bits also where `long` has fewer; not in musl
+        if punch is not None:
+            punch(descriptor, _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(length))
+    finally:
+        os.close(descriptor)
 
 
 def spool_left_by(run_id: str) -> str | None:
@@ -95,7 +123,7 @@ def spool_left_by(run_id: str) -> str | None:
 def noted_positions(path: str) -> dict[str, int]:
     """How far the side files of a spool were carried over; empty where nothing was noted."""
     try:
-        with open(os.path.join(path, _POSITIONS), encoding="ascii") as file:
+        with open(os.path.join(path, _POSITIONS), encoding="ascii", opener=opener) as file:
             noted = parse(file.read())
     except (OSError, ValueError):
         # tm was killed in its first half second.

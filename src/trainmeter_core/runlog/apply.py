@@ -10,10 +10,15 @@ from trainmeter_core.flops.counted import counted_from
 from trainmeter_core.gpu_totals import SteadyGpus
 from trainmeter_core.readings import Absent
 from trainmeter_core.restarts import Lives
-from trainmeter_core.run_record import UNKNOWN, End, Failure, Noted, StepBlock, flat, observe
+from trainmeter_core.run_record import UNKNOWN, End, Failure, Noted, flat, include, observe
 from trainmeter_core.run_tables import Loss, Statistics
 
+from .blocks import step_block
 from .field_types import (
+    BUDGETS,
+    HARDWARE_FIELDS,
+    IDENTITY_FIELDS,
+    OPTION_FIELDS,
     as_array,
     as_batch,
     as_count,
@@ -24,7 +29,9 @@ from .field_types import (
     as_optional,
     as_positive,
     as_seconds,
+    as_sums,
     as_table,
+    as_table_of_sums,
     as_text,
     as_track,
     as_words,
@@ -66,6 +73,10 @@ class Application:
             "blocked": self._blocked,
             "node": self._node,
             "gpu": self._gpu,
+            "span_sums": self._span_sums,
+            "node_sums": self._node_sums,
+            "gpu_sums": self._gpu_sums,
+            "merged": self._merged,
             "hardware": self._hardware,
             "verdict": self._verdict,
             "failure": self._failure,
@@ -94,9 +105,9 @@ class Application:
     def about(self, fields: Mapping[str, Any]) -> None:
         """Apply run.json; a field of another type stays unknown."""
         identity, options = self.record.identity, self.record.options
-        for name, check in _IDENTITY_FIELDS.items():
+        for name, check in IDENTITY_FIELDS.items():
             _take(identity, name, fields, check)
-        for name, check in _OPTION_FIELDS.items():
+        for name, check in OPTION_FIELDS.items():
             _take(options, name, fields, check)
         _take(self.record.software, "trainmeter", fields, as_text)
 
@@ -190,23 +201,7 @@ class Application:
             self.record.counted = counted
 
     def _steps(self, fields: Mapping[str, Any]) -> None:
-        rank, pid = as_count(fields["rank"]), as_count(fields["pid"])
-        span = fields.get("step_time_s")
-        block = StepBlock(
-            n=as_count(fields["n"]),
-            skipped=as_count(fields.get("skipped", 0)),
-            first=as_optional(fields.get("first"), as_count),
-            last=as_optional(fields.get("last"), as_count),
-            tokens=as_optional(fields["tokens"], as_count),
-            samples=as_optional(fields["samples"], as_count),
-            micro_batches=as_optional(fields["micro_batches"], as_count),
-            unseen=as_count(fields.get("unseen", 0)),
-            wall_s=as_seconds(fields["wall_s"]),
-            time_s={kind: as_optional(value, as_seconds) for kind, value in as_table(fields["time"]).items()},
-            batches=[as_batch(entry) for entry in as_array(fields["batches"])],
-            step_time_s=None if span is None else (as_seconds(span[0]), as_seconds(span[1])),
-            startup=bool(fields.get("startup", False)),
-        )
+        rank, pid, block = as_count(fields["rank"]), as_count(fields["pid"]), step_block(fields)
         t = as_number(fields.get("t", 0.0))
         self._seen(rank, pid).lasted(t, block.n, skipped=block.skipped, startup=block.startup)
         self.record.add_steps(rank, block)
@@ -219,6 +214,11 @@ class Application:
         kind, seconds = as_text(fields["kind"]), as_seconds(fields["seconds"])
         if kind in self.record.spans or len(self.record.spans) < MOST_ENTRIES:
             self.record.spans.setdefault(kind, Statistics()).add(seconds)
+
+    def _span_sums(self, fields: Mapping[str, Any]) -> None:
+        kind, sums = as_text(fields["kind"]), as_sums(fields["sums"])
+        if kind in self.record.spans or len(self.record.spans) < MOST_ENTRIES:
+            self.record.spans.setdefault(kind, Statistics()).include(sums)
 
     def _tags(self, fields: Mapping[str, Any]) -> None:
         rank = as_count(fields["rank"])
@@ -264,6 +264,25 @@ class Application:
                 known = ((name, value) for name, value in flat(told) if name in table)
                 self.record.steady_gpus.add(uuid, known, begin)
 
+    def _node_sums(self, fields: Mapping[str, Any]) -> None:
+        include(self.record.node, as_table_of_sums(fields["readings"]))
+
+    def _gpu_sums(self, fields: Mapping[str, Any]) -> None:
+        begin = as_number(fields.get("t", 0.0)) - as_seconds(fields["seconds"])
+        sums = {uuid: as_table_of_sums(readings) for uuid, readings in as_table(fields["gpus"]).items()}
+        for uuid, told in sums.items():
+            if uuid in self.record.gpus or len(self.record.gpus) < MOST_ENTRIES:
+                table = self.record.gpus.setdefault(uuid, {})
+                if uuid in self._energy_before and "energy_j" in told:
+                    told["energy_j"] = told["energy_j"].moved(self._energy_before[uuid])
+                include(table, told, limit=MOST_ENTRIES)
+                known = {name: each for name, each in told.items() if name in table}
+                self.record.steady_gpus.add_sums(uuid, known, begin)
+
+    def _merged(self, fields: Mapping[str, Any]) -> None:
+        as_positive(fields["every_s"])
+        self.record.notes.lines += as_count(fields["lines"]) - 1  # its own is none of them
+
     def _verdict(self, fields: Mapping[str, Any]) -> None:
         noted = Noted(as_text(fields["code"]), as_text(fields["level"]), as_text(fields["sentence"]))
         if noted.level not in LEVELS:
@@ -285,13 +304,13 @@ class Application:
             hardware.gpus = list(self._gpu_names.values())
         elif "gpus_absent" in fields and isinstance(hardware.gpus, Absent):
             hardware.gpus = Absent(as_text(fields["gpus_absent"]))
-        for name, check in _HARDWARE_FIELDS.items():
+        for name, check in HARDWARE_FIELDS.items():
             _take(hardware, name, fields, check)
         _take(software, "driver", fields, as_text)
         _take(software, "cuda", fields, as_text)
         if isinstance(options.peak_tflops, Absent):
             for name in ("peak_tflops", "peak_source", "peak_dtype"):
-                _take(options, name, fields, _OPTION_FIELDS[name])
+                _take(options, name, fields, OPTION_FIELDS[name])
         if isinstance(options.peak_tflops, Absent) and "peak_absent" in fields:
             options.peak_tflops = Absent(as_text(fields["peak_absent"]))
 
@@ -326,10 +345,10 @@ class Application:
         for uuid, table in record.gpus.items():
             if "energy_j" in table:  # a sum that begins anew
                 self._energy_before[uuid] = table["energy_j"].high
-        if any(fields.get(name) is not None for name in _BUDGETS):
-            for name in _BUDGETS:
+        if any(fields.get(name) is not None for name in BUDGETS):
+            for name in BUDGETS:
                 setattr(record.options, name, UNKNOWN)
-        for name, check in _OPTION_FIELDS.items():
+        for name, check in OPTION_FIELDS.items():
             _take(record.options, name, fields, check)
         commit = fields.get("git_commit")
         if commit is not None and as_text(commit) != record.identity.git_commit:
@@ -364,34 +383,3 @@ def _take(target: Any, name: str, fields: Mapping[str, Any], check: Callable[[An
         setattr(target, name, check(value))
     except (TypeError, ValueError):  # another type than ours: stays unknown
         return
-
-
-_IDENTITY_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "run_id": as_text,
-    "name": as_text,
-    "script": as_text,
-    "command": as_words,
-    "started": as_number,
-    "git_commit": as_text,
-    "git_dirty": as_flag,
-}
-_BUDGETS = ("budget_tokens", "budget_steps", "budget_flops", "budget_hours", "budget_source")
-_OPTION_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "convention": as_text,
-    "peak_tflops": as_positive,
-    "peak_source": as_text,
-    "peak_dtype": as_text,
-    "budget_tokens": as_count,
-    "budget_steps": as_count,
-    "budget_flops": as_positive,
-    "budget_hours": as_positive,
-    "budget_source": as_text,
-}
-_HARDWARE_FIELDS: dict[str, Callable[[Any], Any]] = {
-    "cpu": as_text,
-    "cpu_cores": as_count,
-    "memory_bytes": as_count,
-    "interconnect": as_text,
-    "reference_mhz": as_positive,
-    "bandwidth_bytes_per_s": as_positive,
-}

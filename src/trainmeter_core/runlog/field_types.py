@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainmeter_core.run_tables import At, Loss
+from trainmeter_core.run_tables import At, Loss, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MOST = 1 << 63
 LARGEST = 1e300
+LARGEST_SUM = 1e200  # so many as a count can tell are still a number
 
 
 def as_optional(value: Any, check: Callable[[Any], Any]) -> Any:
@@ -103,3 +104,46 @@ def as_track(value: Any) -> Loss:
         as_logged_at(fields["best"]),
         as_count(fields["count"]),
     )
+
+
+def as_sums(value: Any) -> Statistics:
+    count, *numbers = as_array(value)
+    total, low, high = (as_number(number) for number in numbers)
+    if max(abs(total), abs(low), abs(high)) > LARGEST_SUM:
+        raise ValueError("out of range")
+    return Statistics(as_count(count), total, low, high)
+
+
+def as_table_of_sums(value: Any) -> dict[str, Statistics]:
+    return {as_text(name): as_sums(each) for name, each in as_table(value).items()}
+
+
+IDENTITY_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "run_id": as_text,
+    "name": as_text,
+    "script": as_text,
+    "command": as_words,
+    "started": as_number,
+    "git_commit": as_text,
+    "git_dirty": as_flag,
+}
+BUDGETS = ("budget_tokens", "budget_steps", "budget_flops", "budget_hours", "budget_source")
+OPTION_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "convention": as_text,
+    "peak_tflops": as_positive,
+    "peak_source": as_text,
+    "peak_dtype": as_text,
+    "budget_tokens": as_count,
+    "budget_steps": as_count,
+    "budget_flops": as_positive,
+    "budget_hours": as_positive,
+    "budget_source": as_text,
+}
+HARDWARE_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "cpu": as_text,
+    "cpu_cores": as_count,
+    "memory_bytes": as_count,
+    "interconnect": as_text,
+    "reference_mhz": as_positive,
+    "bandwidth_bytes_per_s": as_positive,
+}

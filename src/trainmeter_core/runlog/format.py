@@ -11,6 +11,8 @@ from typing import NamedTuple
 FORMAT = "trainmeter-run/1"
 RUN_FILE = "run.json"
 LOG_FILE = "log.jsonl"
+NEW_LOG_FILE = ".log.jsonl.new"
+"""A log that is being merged, until it takes the log's place; one that is left over is of no use."""
 PASSPORT_FILE = "passport.json"
 PASSPORT_MARKDOWN_FILE = "passport.md"
 LOCAL_TRACKER_DIRECTORY = "tb"
@@ -143,6 +145,22 @@ RECORDS: dict[str, tuple[Field, ...]] = {
     "gpu": (
         Field("gpus", "object", True, "UUID to {name: number}, means over the interval"),
         Field("seconds", "number", False, "length of the interval that ends at t"),
+    ),
+    "span_sums": (
+        _RANK,
+        Field("kind", "string", True, "as in a span"),
+        Field("sums", "[count, sum, min, max]", True, "of the seconds of older spans that were merged"),
+    ),
+    "node_sums": (
+        Field("readings", "object", True, "name to [count, sum, min, max] of older samples that were merged"),
+    ),
+    "gpu_sums": (
+        Field("gpus", "object", True, "UUID to {name: [count, sum, min, max]} of older samples that were merged"),
+        Field("seconds", "number", True, "from the begin of the first interval to t"),
+    ),
+    "merged": (
+        Field("every_s", "number", True, "what stands above was merged into windows of so many seconds"),
+        Field("lines", "integer", True, "lines that stood there before, less those that do now"),
     ),
     "verdict": (
         Field("code", "string", True, "a stable name of what was seen to go wrong while the run went on"),

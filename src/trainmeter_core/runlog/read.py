@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RunRecord
 
@@ -18,6 +19,7 @@ from .format import LOG_FILE, RUN_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
 LONGEST_LINE = 16 << 20
 # So much log takes a quarter of a second to read: what a reader has read without a snapshot, the next one need not.
@@ -41,33 +43,47 @@ def read_run(directory: str | os.PathLike[str]) -> RunRecord:
 class RunReader:
     """Reads a run as it grows: `read_on` takes what is new, `save` leaves a snapshot, `finish` gives the record.
 
-    It begins at the snapshot, where one fits. Raises FileNotFoundError as `read_run` does.
+    It begins at the snapshot, where one fits, and anew where the log was merged meanwhile. Raises FileNotFoundError as
+    `read_run` does.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.root = Path(directory)
-        self._application = Application(RunRecord())
         self._nodes = [log for log in sorted(self.root.glob(f"node*/{LOG_FILE}")) if log.is_file()]
-        about = _run_file(self.root / RUN_FILE)
-        if about is None and not self._nodes and not (self.root / LOG_FILE).is_file():
+        self._about = _run_file(self.root / RUN_FILE)
+        if self._about is None and not self._nodes and not (self.root / LOG_FILE).is_file():
             raise FileNotFoundError(f"{self.root} is not a run directory: it has no {RUN_FILE}")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._application = Application(RunRecord())
+        self._log = _file_of(self.root / LOG_FILE)
         self._offset = snapshot.load(self.root, self._application)
         if self._offset:
             return
-        if isinstance(about, dict):
-            self._application.about(about)
-        elif about is not None:
-            self._application.record.identity.run_id = about
+        if isinstance(self._about, dict):
+            self._application.about(self._about)
+        elif self._about is not None:
+            self._application.record.identity.run_id = self._about
 
     def read_on(self, torn: bool = False) -> None:
         """Apply the whole lines that are new; with `torn` also half a line at the end."""
         try:
-            for line, end in lines(self.root / LOG_FILE, self._offset):
-                if line is None or line.endswith(b"\n") or torn:
-                    _apply_line(self._application, line)
-                    self._offset = end
+            with open(self.root / LOG_FILE, "rb", opener=opener) as file:
+                about = os.fstat(file.fileno())
+                if (about.st_dev, about.st_ino) != self._log or about.st_size < self._offset:
+                    self._begin()
+                for line, end in lines_of(file, self._offset):
+                    if line is None or line.endswith(b"\n") or torn:
+                        _apply_line(self._application, line)
+                        self._offset = end
         except FileNotFoundError:  # a directory with run.json alone
             return
+
+    def merged(self) -> None:
+        """What was read of the log stands there in fewer lines now: go on at their end."""
+        self._log = _file_of(self.root / LOG_FILE)
+        self._offset = (self.root / LOG_FILE).stat().st_size
 
     def behind(self) -> int:
         """Bytes of log that are not read yet."""
@@ -100,7 +116,8 @@ class RunReader:
 
 def _run_file(path: Path) -> dict[str, Any] | Absent | None:
     try:
-        value = _parse(path.read_bytes())
+        with open(path, "rb", opener=opener) as file:
+            value = parse_line(file.read())
     except FileNotFoundError:
         return None
     except ValueError:  # a copy cut short: the file itself is written atomically
@@ -117,7 +134,7 @@ def _apply_line(application: Application, line: bytes | None) -> None:
     if not line.endswith(b"\n"):
         notes.torn_tail = True
     try:
-        value = _parse(line)
+        value = parse_line(line)
         if not isinstance(value, dict):
             raise TypeError("not an object")  # noqa: TRY301  one place counts junk
         known = application.apply(value)
@@ -133,19 +150,33 @@ def lines(path: Path, start: int = 0) -> Iterator[tuple[bytes | None, int]]:
 
     None stands for a line longer than LONGEST_LINE, which is skipped without being held.
     """
+    with open(path, "rb", opener=opener) as file:
+        yield from lines_of(file, start)
+
+
+def lines_of(file: BinaryIO, start: int = 0) -> Iterator[tuple[bytes | None, int]]:
+    """The lines of an open log, as `lines` gives them."""
     end = start
-    with path.open("rb") as file:
-        file.seek(start)
-        while line := file.readline(LONGEST_LINE):
-            end += len(line)
-            if len(line) < LONGEST_LINE or line.endswith(b"\n"):
-                yield line, end
-                continue
-            while rest := file.readline(LONGEST_LINE):
-                end += len(rest)
-                if rest.endswith(b"\n"):
-                    break
-            yield None, end
+    file.seek(start)
+    while line := file.readline(LONGEST_LINE):
+        end += len(line)
+        if len(line) < LONGEST_LINE or line.endswith(b"\n"):
+            yield line, end
+            continue
+        while rest := file.readline(LONGEST_LINE):
+            end += len(rest)
+            if rest.endswith(b"\n"):
+                break
+        yield None, end
+
+
+def _file_of(path: Path) -> tuple[int, int] | None:
+    """Which file stands there by now: a log that is merged becomes another one."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _refuse(constant: str) -> Any:
@@ -157,7 +188,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 _LARGE = re.compile(rb"[eE]\+?[0-9]{3}|[0-9]{309}")
 
 
-def _parse(data: bytes) -> Any:
+def parse_line(data: bytes) -> Any:
+    """The value of a line. Raises ValueError for what is no JSON, or holds a number that is none for us."""
     if _LARGE.search(data):
         return parse(data, finite=True)
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core import gpu_totals, restarts, run_record, run_tables
 from trainmeter_core.flops import counted
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 from trainmeter_core.readings import Absent
 from trainmeter_core.version import __version__
 
@@ -62,7 +63,8 @@ def save(directory: Path, application: Application, offset: int) -> None:
 def load(directory: Path, application: Application) -> int:
     """Put the state of a fitting snapshot into an application; give the log's offset to read on from, 0 without one."""
     try:
-        text = (directory / SNAPSHOT_FILE).read_text(encoding="utf-8")
+        with open(directory / SNAPSHOT_FILE, encoding="utf-8", opener=opener) as file:
+            text = file.read()
         about = parse(text)
         offset = about["offset"]
         state = text[text.index(', "state": ') + len(', "state": ') : -2]
@@ -86,7 +88,7 @@ def _before(directory: Path, offset: int) -> str:
     from .format import LOG_FILE
 
     start = max(0, offset - _TAIL_BYTES)
-    with (directory / LOG_FILE).open("rb") as file:
+    with open(directory / LOG_FILE, "rb", opener=opener) as file:
         file.seek(start)
         tail = file.read(offset - start)
     return hashlib.sha256(tail).hexdigest() if len(tail) == offset - start else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trainmeter_core.passport.redact import redact_command, redact_text
 from trainmeter_core.version import __version__
 
-from .format import FORMAT, LOG_FILE, PASSPORT_FILE, PASSPORT_MARKDOWN_FILE, RUN_FILE
+from .format import FORMAT, LOG_FILE, NEW_LOG_FILE, PASSPORT_FILE, PASSPORT_MARKDOWN_FILE, RUN_FILE
 from .locate import runs_directory
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class RunWriter:
         self.directory = directory
         self.run_id = run_id
         self.problem: str | None = None
+        self.size = 0
+        """Bytes of log."""
         self._log = -1
 
     @classmethod
@@ -66,7 +69,7 @@ class RunWriter:
         try:
             directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.mkdir(mode=0o700)
-            _write_atomically(directory / RUN_FILE, _line(about))
+            _write_atomically(directory / RUN_FILE, line_of(about))
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             writer._log = os.open(directory / LOG_FILE, flags, 0o600)
             lock(writer._log)
@@ -80,9 +83,11 @@ class RunWriter:
         writer = cls(directory, run_id)
         writer._log = os.open(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            if not lock(writer._log):
+            if not lock(writer._log) or not os.path.samestat(os.fstat(writer._log), os.stat(directory / LOG_FILE)):
                 raise BlockingIOError(f"{directory} is being written")
+            (directory / NEW_LOG_FILE).unlink(missing_ok=True)
             _end_torn_line(writer._log)
+            writer.size = os.fstat(writer._log).st_size
         except OSError:
             os.close(writer._log)
             raise
@@ -97,12 +102,31 @@ class RunWriter:
         if self.problem is not None:
             return
         now = time.time()
-        data = b"".join(_line({"type": record["type"], "t": record.get("t", now), **record}) for record in records)
+        data = b"".join(line_of({"type": record["type"], "t": record.get("t", now), **record}) for record in records)
         try:
             while data:
-                data = data[os.write(self._log, data) :]
+                written = os.write(self._log, data)
+                self.size += written
+                data = data[written:]
         except OSError as error:  # ENOSPC, EDQUOT, EIO, a vanished network file system
             self._stop(error)
+
+    def replace(self, log: int, upto: int) -> None:
+        """Go on with another file, which says the same as the log up to that byte; the rest is carried over.
+
+        `log` is open for appending, and the writer's own from now on. Raises OSError, and the log stays as it is.
+        """
+        with (self.directory / LOG_FILE).open("rb") as file:
+            file.seek(upto)
+            rest = file.read()
+        while rest:
+            rest = rest[os.write(log, rest) :]
+        lock(log)  # before it has the name under which others look for a writer
+        size = os.fstat(log).st_size
+        (self.directory / NEW_LOG_FILE).replace(self.directory / LOG_FILE)
+        before, self._log, self.size = self._log, log, size
+        with contextlib.suppress(OSError):  # of a network file system; the file has no name any more
+            os.close(before)
 
     def write_passport(
         self, passport: Mapping[str, Any], markdown: str, pictures: Mapping[str, str] = MappingProxyType({})
@@ -169,7 +193,8 @@ def _short(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", stem).strip("-.")[:40] or "run"
 
 
-def _line(record: Mapping[str, Any]) -> bytes:
+def line_of(record: Mapping[str, Any]) -> bytes:
+    """A record as it stands in the log."""
     try:
         text = json.dumps(record, allow_nan=False, default=str, separators=(",", ":"))
     except ValueError:  # NaN or an infinity somewhere inside

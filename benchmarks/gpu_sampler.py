@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-FAKE = Path(__file__).resolve().parent.parent / "tests" / "fakes" / "nvml"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def rss_bytes() -> int:
@@ -64,8 +64,8 @@ def main() -> None:
     if found:
         print(json.dumps({"driver": str(found[0].driver_version), **measure(seconds)}, indent=1))
         return
-    sys.path.insert(0, str(FAKE))
-    import fake_nvml
+    sys.path.insert(0, str(ROOT))
+    from tests.fakes.nvml import fake_nvml
 
     with tempfile.TemporaryDirectory() as directory:
         env = fake_nvml.environment(fake_nvml.build(Path(directory)), "h200x2")

@@ -25,10 +25,10 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mlflow"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from moody_proxy import MoodyProxy
-from real_server import RealServer
+from tests.e2e.mlflow_server import RealServer
+from tests.mlflow.moody_proxy import MoodyProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,12 +20,8 @@ from trainmeter_core.weight_traffic import Traffic
 @pytest.fixture(scope="module")
 def shape():
     """A tiny GPT as the agent describes it."""
-    import sys
-    from pathlib import Path
-
-    sys.path.insert(0, str(Path(__file__).parent / "e2e" / "programs"))
-    from tiny import GPT as Model
-    from tiny import config
+    from tests.e2e.programs.tiny import GPT as Model
+    from tests.e2e.programs.tiny import config
 
     from trainmeter_core.inside.describe import describe
 

@@ -11,8 +11,8 @@ import textwrap
 import time
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
 
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.schema import problems

@@ -11,8 +11,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
 
 SECRET = "hf_" + "Ab3dEf9hIjKl2nOpQr5tUvWx"
 PLANTED = {

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ROOT, SHELLS, Block, blocks, commands
+from tests.docs.pages import ROOT, SHELLS, Block, blocks, commands
 
 from trainmeter_core.cli import commands as known
 from trainmeter_core.cli import grammar, main, run

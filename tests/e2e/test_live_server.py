@@ -15,7 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tensorboard_server import CHROMIUM, CHROMIUM_ARGS
+from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS
 
 pytest.importorskip("tensorboard")
 

@@ -11,8 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import tiny_training
-
 
 def no_descriptors_left():
     used = max(int(name) for name in os.listdir("/proc/self/fd"))
@@ -73,6 +71,8 @@ AT_FIRST = ("the spool is removed", "the spool becomes a file", "no descriptors 
 KILLS = {"tm": lambda: os.kill(os.getppid(), signal.SIGKILL), "itself": lambda: os.kill(os.getpid(), signal.SIGKILL)}
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.faults import tiny_training
 
     def log(step, _values):
         if step == 1:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 
 import pytest
-import tiny_training
+from tests.faults import tiny_training
 from tests.mlflow import mlflow_reading
 
 from trainmeter_core.inside import guard, import_hooks, publishing, this_process

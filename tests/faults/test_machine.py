@@ -18,10 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-import hurt
 import pytest
-import tiny_training
-from test_every_function import TAPS
+from tests.faults import hurt, tiny_training
+from tests.faults.test_every_function import TAPS
 
 from trainmeter_core.inside import guard, this_process
 from trainmeter_core.inside.agent import Agent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from published import shape_from_config
+from tests.flops.published import shape_from_config
 
 from trainmeter_core.flops import training_flops
 from trainmeter_core.flops.counted import Counted, counted_from

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from published import CONFIGS, PARAMETERS, config_of, shape_from_config
+from tests.flops.published import CONFIGS, PARAMETERS, config_of, shape_from_config
 
 from trainmeter_core.flops import explain, flops_per_token, training_flops
 from trainmeter_core.flops.executed import executed_flops

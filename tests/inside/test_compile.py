@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from tests.e2e.programs.tiny import GPT, config, tokens
 from tests.inside.conftest import TAPS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "programs"))
-
-from tiny import GPT, config, tokens
 
 STEPS, ROWS, LENGTH = 4, 4, 16
 

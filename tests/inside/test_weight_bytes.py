@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
+from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from torch import nn  # noqa: E402 - after the skip
 
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.shape_from import shape_of  # noqa: E402
 from trainmeter_core.weight_traffic import Traffic, traffic_of  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "shape_from"))
-from shape_models import GPT, GPTConfig  # noqa: E402 - the path above
 
 
 def bytes_of(model):

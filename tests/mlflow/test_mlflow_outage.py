@@ -7,8 +7,8 @@ import threading
 import time
 
 import pytest
-from mlflow_reading import artifacts, fresh_run, history, points
-from moody_proxy import MoodyProxy
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, points
+from tests.mlflow.moody_proxy import MoodyProxy
 
 import mlflow
 from trainmeter_mlflow import door, plugin, sender, spool

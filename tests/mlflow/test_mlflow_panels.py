@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from mlflow_agent import Agent
-from mlflow_reading import artifact, artifacts, fresh_run
+from tests.mlflow.mlflow_agent import Agent
+from tests.mlflow.mlflow_reading import artifact, artifacts, fresh_run
 
 import mlflow
 from trainmeter_mlflow import panels, plugin

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from mlflow.entities import Metric
-from mlflow_reading import artifacts, fresh_run, history
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
 from trainmeter_core.passport.build import build

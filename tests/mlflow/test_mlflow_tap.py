@@ -9,8 +9,8 @@ import threading
 
 import pytest
 from mlflow.entities import Metric, Param, RunTag
-from mlflow_agent import Agent
-from mlflow_reading import fresh_run, history, of_user, points
+from tests.mlflow.mlflow_agent import Agent
+from tests.mlflow.mlflow_reading import fresh_run, history, of_user, points
 
 import mlflow
 from trainmeter_mlflow import plugin, publish

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from passport_runs import (
+from tests.passport.passport_runs import (
     BYTES,
     PARAMETERS,
     PEAK_TFLOPS,

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
+from tests.shape_from.shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 
 from trainmeter_core.flops import all_training_flops, flops_per_token, training_flops  # noqa: E402

@@ -9,8 +9,8 @@ import sys
 import textwrap
 
 import pytest
-import reading
-from agent_in_test import LENGTH
+from tests.tb import reading
+from tests.tb.agent_in_test import LENGTH
 
 from trainmeter_tb import plugin
 
@@ -79,7 +79,7 @@ def test_the_program_may_end_without_close(package, tmp_path):
     program = f"""
         import sys, atexit
         sys.path[:0] = {sys.path!r}
-        from agent_in_test import Agent
+        from tests.tb.agent_in_test import Agent
         from trainmeter_tb import plugin
         agent = Agent()
         atexit.register(plugin.finish, agent)

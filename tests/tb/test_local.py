@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 
-import reading
+from tests.tb import reading
 
 from trainmeter_core.readings import Absent
 from trainmeter_tb import plugin

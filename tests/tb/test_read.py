@@ -7,9 +7,9 @@ import struct
 import time
 
 import pytest
-import reading
-from agent_in_test import LENGTH
 from tensorboard.compat.proto import event_pb2
+from tests.tb import reading
+from tests.tb.agent_in_test import LENGTH
 
 from trainmeter_core.passport.build import build
 from trainmeter_tb import plugin

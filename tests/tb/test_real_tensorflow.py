@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-import reading
-from tf_python import TF_PYTHON
+from tests.tb import reading
+from tests.tb.tf_python import TF_PYTHON
 
 from trainmeter_tb.events import told_by
 

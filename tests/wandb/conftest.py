@@ -14,11 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 pytest.importorskip("wandb.sdk.wandb_run")
 
-from fakes.wandb import Backend  # noqa: E402
+from tests.fakes.wandb import Backend  # noqa: E402
 
 # What a program starts with: the counting agent, and the tap as `tm` would install it.
 PREAMBLE = """

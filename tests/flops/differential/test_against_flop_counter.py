@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
+from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from originals import original  # noqa: E402 - after the skips
-from published import config_of, shape_from_config  # noqa: E402 - after the skips
-from tiny_models import CASES, B, T, model_of  # noqa: E402 - after the skips
+from tests.flops.differential.originals import original  # noqa: E402 - after the skips
+from tests.flops.differential.tiny_models import CASES, B, T, model_of  # noqa: E402 - after the skips
+from tests.flops.published import config_of, shape_from_config  # noqa: E402 - after the skips
 
 from trainmeter_core.flops import explain, flops_per_token, training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402

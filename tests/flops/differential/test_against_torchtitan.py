@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from originals import original  # noqa: E402 - after the skips
-from published import CONFIGS, config_of, shape_from_config  # noqa: E402 - after the skips
-from tiny_models import CASES, B, Case, T, model_of  # noqa: E402 - after the skips
+from tests.flops.differential.originals import original  # noqa: E402 - after the skips
+from tests.flops.differential.tiny_models import CASES, B, Case, T, model_of  # noqa: E402 - after the skips
+from tests.flops.published import CONFIGS, config_of, shape_from_config  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 
 from trainmeter_core.flops import training_flops  # noqa: E402

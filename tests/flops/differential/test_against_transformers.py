@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from published import CONFIGS, config_of  # noqa: E402 - after the skips
-from tiny_models import CASES, TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402 - after the skips
+from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402 - after the skips
+from tests.flops.published import CONFIGS, config_of  # noqa: E402 - after the skips
 
 from trainmeter_core.flops import all_training_flops, training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402

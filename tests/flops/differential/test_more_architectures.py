@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from more_models import ABSENT, HYBRID, MORE  # noqa: E402 - after the skips
-from test_against_flop_counter import counted, without_mask  # noqa: E402
-from tiny_models import TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402
+from tests.flops.differential.more_models import ABSENT, HYBRID, MORE  # noqa: E402 - after the skips
+from tests.flops.differential.test_against_flop_counter import counted, without_mask  # noqa: E402
+from tests.flops.differential.tiny_models import TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402
 
 from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402

@@ -36,7 +36,7 @@ def measure(seconds: int) -> dict[str, float | int | str]:
         sample = sampler.sample()
         calls.append(time.perf_counter() - start)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    result = {
+    result: dict[str, float | int | str] = {
         "gpus": ", ".join(device.cuda_name for device in sampler.devices) or str(sampler.absent),
         "samples": len(calls),
         "cpu_pct_of_one_core": round(100 * cpu / wall, 3),

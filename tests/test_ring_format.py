@@ -32,7 +32,7 @@ def small(monkeypatch):
     for module in (layout,):
         monkeypatch.setattr(module, "CAPACITY", 16)
         monkeypatch.setattr(module, "RING_BYTES", layout.HEADER_SIZE + 16 * layout.RECORD_SIZE)
-    assert ring_module.layout is drain_module.layout is layout
+    assert vars(ring_module)["layout"] is vars(drain_module)["layout"] is layout
 
 
 def step(ring: Ring, number: int, shapes: dict | None = None, flags: int = 0, totals=(0, 0, 0, 0, 0)) -> None:

@@ -10,6 +10,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def no_descriptors_left():
@@ -51,7 +55,7 @@ def garbage(spool, pattern):
 
 
 # Each is given the spool, which the program itself knows nothing of.
-FAULTS = {
+FAULTS: dict[str, Callable[[Path], object]] = {
     "the spool is removed": shutil.rmtree,
     "the spool becomes a file": replace_by_file,
     "no descriptors are left": lambda _: no_descriptors_left(),

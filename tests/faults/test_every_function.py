@@ -233,6 +233,10 @@ def _makes_something(code: CodeType) -> bool:
     return code.co_name in ("__init__", "start_anew", "install") or any(not name.startswith("<") for name in inner)
 
 
+_INJECTED: Exception
+_GARBAGE: object
+
+
 def _raises(*_args, **_kwargs):
     raise _INJECTED  # noqa: F821 - a global of the module whose function this takes the place of
 
@@ -265,7 +269,7 @@ BORDER = (
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_function_of_ours_that_fails_costs_the_program_nothing(bench, faults, fault, tmp_path, capfd, monkeypatch):
-    unraisable = []
+    unraisable: list = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     monkeypatch.setattr(threading, "excepthook", unraisable.append)
     bare = of_user(bench, run(bench, measured=False))

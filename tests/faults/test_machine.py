@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from tests.faults import hurt, tiny_training
 from tests.faults.test_every_function import TAPS
+from tests.known import known
 
 from trainmeter_core.inside import guard, this_process
 from trainmeter_core.inside.agent import Agent
@@ -198,7 +199,7 @@ def test_ten_thousand_log_calls_a_second_are_all_the_users(tmp_path, faults):
             if tapped:
                 measured(spool)
                 tracker = sys.modules["tensorboard.summary.writer.event_file_writer"]
-                plugin.install_tap(tracker, this_process._agent.publish())
+                plugin.install_tap(tracker, known(this_process._agent).publish())
             with SummaryWriter(str(spool.parent / "tb")) as writer:
                 tiny_training.train()
                 for step in range(10_000):

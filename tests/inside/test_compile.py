@@ -158,7 +158,7 @@ def observed(case, fullgraph: bool, backend: str):
     torch.manual_seed(0)
     compiled_by = Compile(fullgraph, backend)
     losses = case(GPT(config(dropout=0.0, block_size=32)), compiled_by)
-    told = {
+    told: dict = {
         kind: dict(counters[kind]) for kind in ("stats", "frames", "graph_break", "unimplemented", "recompile_limit")
     }
     del told["frames"]  # the hooks of an optimizer's step may save one

@@ -252,7 +252,12 @@ def test_nothing_is_sent_from_the_users_thread(agent, database, tapped, monkeypa
 
     threads = set()
     send = StoreDoor.send
-    monkeypatch.setattr(StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1])
+
+    def sending(*args):
+        threads.add(threading.current_thread().name)
+        return send(*args)
+
+    monkeypatch.setattr(StoreDoor, "send", sending)
     client_program(database, agent)
     tapped.finish()
     assert threads == {"trainmeter-mlflow"}

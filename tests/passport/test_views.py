@@ -56,7 +56,7 @@ def test_pictures_are_svg_for_light_and_dark_pages_without_script_or_network(nam
 
 def test_the_parts_of_the_time_bar_fill_it():
     root = ET.fromstring(svg.time_shares(build(rich(), toy_formulas)))
-    bar = [float(rect.get("width")) for rect in root.iter(SVG + "rect") if rect.get("y") == "30"]
+    bar = [float(rect.attrib["width"]) for rect in root.iter(SVG + "rect") if rect.get("y") == "30"]
     assert sum(bar) == pytest.approx(svg.WIDTH, abs=0.1)
 
 

@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "tests" / "outside" / "programs" / "train_on_gpu.py"
-FLEET_MFU = re.search(r"```promql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)[1].strip()
+[FLEET_MFU] = re.findall(r"```promql\n(.*?)\n*```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)[:1]
 
 
 def free_port():

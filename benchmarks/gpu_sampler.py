@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-FAKE = Path(__file__).resolve().parent.parent / "tests" / "fakes" / "nvml"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def rss_bytes() -> int:
@@ -36,7 +36,7 @@ def measure(seconds: int) -> dict[str, float | int | str]:
         sample = sampler.sample()
         calls.append(time.perf_counter() - start)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    result = {
+    result: dict[str, float | int | str] = {
         "gpus": ", ".join(device.cuda_name for device in sampler.devices) or str(sampler.absent),
         "samples": len(calls),
         "cpu_pct_of_one_core": round(100 * cpu / wall, 3),
@@ -64,8 +64,8 @@ def main() -> None:
     if found:
         print(json.dumps({"driver": str(found[0].driver_version), **measure(seconds)}, indent=1))
         return
-    sys.path.insert(0, str(FAKE))
-    import fake_nvml
+    sys.path.insert(0, str(ROOT))
+    from tests.fakes.nvml import fake_nvml
 
     with tempfile.TemporaryDirectory() as directory:
         env = fake_nvml.environment(fake_nvml.build(Path(directory)), "h200x2")

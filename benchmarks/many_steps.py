@@ -34,7 +34,7 @@ def main() -> None:
     writer = RunWriter.create("train.py", ["train.py"], runs=spool)
     drain = Drain(str(spool), lambda record: writer.append_many([record]))
     tokens = 0
-    seconds = (0.001, 0.0008, 0.0001, 0.0, 0.0, 0.0, 0.0004)
+    seconds = (0.001, 0.0008, 0.0001, 0.0, 0.0, 0.0)
     began = time.monotonic()
     for step in range(1, steps + 1):
         length = LENGTHS[step // 1000 % len(LENGTHS)]

@@ -28,11 +28,10 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "mlflow"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mlflow_server import RealServer
-from moody_proxy import MoodyProxy
+from tests.e2e.mlflow_server import RealServer
+from tests.mlflow.moody_proxy import MoodyProxy
 
 import mlflow
 

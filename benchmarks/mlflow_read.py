@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mlflow_server import RealServer
+from tests.e2e.mlflow_server import RealServer
 
 READ = """
 import resource, sys, time

@@ -13,12 +13,15 @@ import statistics
 import sys
 import types
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from overhead_model import LENGTH, VOCAB, Gpt
 from torch import nn
 from torch.optim import optimizer as optimizers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 words = [int(word) for word in sys.argv[1:4]]
 times, width, layers = words + [1000, 16, 1][len(words) :]
@@ -68,13 +71,13 @@ def main() -> None:
         sys.exit("the taps are not there: run this by tm")
     agent = model_calls.noting.agent
     enters, leaves = take_taps_off(agent)
-    engine = types.SimpleNamespace(_engine_run_backward=lambda *_: None, graph=types.SimpleNamespace())
+    engine: Any = types.SimpleNamespace(_engine_run_backward=lambda *_: None, graph=types.SimpleNamespace())
     backward.install(engine, agent)
     next_batch = data._timed(lambda _: None, agent)
-    fake = Model()
-    Model.__call__ = model_calls.tapped_call(Model, None, [id(fake)], agent, agent.model.shape_of)
+    fake: Any = Model()
+    type(fake).__call__ = model_calls.tapped_call(Model, None, [id(fake)], agent, agent.model.shape_of)
     tokens = ids[:, :-1]
-    taps = {
+    taps: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
         "data loader": lambda: next_batch(None),
         "model call": lambda: fake(tokens),

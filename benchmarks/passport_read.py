@@ -36,7 +36,7 @@ print(passport["data"]["steps"]["value"], loaded - start, done - loaded,
 def write(directory: Path, steps: int, per_record: int) -> None:
     """A log as the drain writes it: blocks of steps, the node's readings once for each two of them."""
     readings = {f"node/reading_{number}": number * 1.5 for number in range(60)}
-    from trainmeter_core.runlog.write import _line
+    from trainmeter_core.runlog.write import line_of
 
     (directory / "run.json").write_text('{"run_id":"bench","script":"train.py","started":1.7e9}\n')
     seconds = {"step": 0.4, "data_wait": 0.01, "checkpoint": 0.0, "eval": 0.0, "logging": 0.01, "other": 0.02}
@@ -49,9 +49,9 @@ def write(directory: Path, steps: int, per_record: int) -> None:
                 "micro_batches": per_record, "wall_s": 0.44, "time": seconds, "batches": [[4, 1024, 0, per_record]],
                 "step_time_s": [0.1, 0.2], "startup": False,
             }  # fmt: skip
-            log.write(_line(block))
+            log.write(line_of(block))
             if number % 2 == 0:
-                log.write(_line({"type": "node", "t": t, "readings": readings}))
+                log.write(line_of({"type": "node", "t": t, "readings": readings}))
 
 
 def measure(directory: Path) -> list[float]:

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir, "tests", "e2e"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir))
 
 from playwright.sync_api import sync_playwright
-from tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
+from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
 
 from trainmeter_core.series import TIME_KINDS
 from trainmeter_tb.local import LocalEvents

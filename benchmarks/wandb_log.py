@@ -18,6 +18,10 @@ import random
 import statistics
 import tempfile
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmeter_core.inside.agent import Agent
 
 
 class Optimizer:
@@ -29,10 +33,10 @@ class Optimizer:
 OPTIMIZER = Optimizer()
 
 
-def trained(agent) -> None:
+def trained(agent: Agent) -> None:
     """One optimizer step of one micro-batch."""
-    agent.pending.append((8, 1024, 0))
-    agent.backward_ran(0.0)
+    agent.step.other_forward((8, 1024, 0))
+    agent.backward_ran()
     agent.optimizer_enters(OPTIMIZER)
     agent.optimizer_leaves(OPTIMIZER)
 

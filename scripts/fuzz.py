@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "fuzz")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-import fuzz_readers  # noqa: E402
+from tests.fuzz import fuzz_readers  # noqa: E402
 
 CORPUS = ROOT / "tests" / "corpus"
 SLOWEST_S = 1.0

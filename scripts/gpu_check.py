@@ -87,7 +87,7 @@ class Check:
             means = window(readings)
             told |= {name: plain(getattr(means, name)) for name in ("tensor_active_pct", "sm_clock_mhz", "power_w")}
             for name in ("tensor_half_active_pct", "tensor_integer_active_pct", "dram_active_pct"):
-                values = [r[name] for r in readings if not isinstance(r[name], Absent)]
+                values = [value for value in (reading[name] for reading in readings) if not isinstance(value, Absent)]
                 told[name] = statistics.mean(values) if values else plain(readings[-1][name])
         return told
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+sys.path.insert(0, str(ROOT))
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def train(logdir: Path) -> None:
 def browser() -> Iterator[Any]:
     """A Chromium, by Playwright."""
     from playwright.sync_api import sync_playwright
-    from tensorboard_server import CHROMIUM, CHROMIUM_ARGS
+    from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS
 
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGS)
@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, metavar="DIR", help="a log directory with runs written under tm")
     given = parser.parse_args().runs
-    from tensorboard_server import TensorBoard
+    from tests.e2e.tensorboard_server import TensorBoard
 
     folder = Path(tempfile.mkdtemp(prefix="trainmeter-pictures-"))
     logdir = given or folder / "logs"

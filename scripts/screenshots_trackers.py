@@ -21,8 +21,6 @@ from typing import Any
 import screenshots
 from screenshots import IMAGES, ROOT, save
 
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "fakes" / "nvml")]
-
 BUSY = {"util": 97, "util_buffer": 97, "gpm_1": 97, "gpm_2": 88, "gpm_5": 61}
 """What the stand-in driver says, beside what the tests' machine with H200s says: a training that could be better."""
 RUNS = {"batch-16": ["--batch-size", "16"], "batch-4": ["--batch-size", "4", "--eval-every", "40"]}
@@ -33,7 +31,7 @@ FILTER = "loss|r/(flops|tokens|mfu_pct|tokens_per_s|step_time_s|tflops)$|time/(s
 
 def machine(folder: Path) -> dict[str, str]:
     """Variables under which the stand-in driver answers, as the busy one of the tests' two H200."""
-    import fake_nvml
+    from tests.fakes.nvml import fake_nvml
 
     text = (fake_nvml.MACHINES / "h200x2.txt").read_text()
     text = text[: text.rindex("gpu\n")]
@@ -56,7 +54,7 @@ def train(folder: Path, tracker: str, name: str, seconds: float, **variables: st
 
 def shoot_mlflow(chromium: Any, folder: Path, seconds: float) -> None:
     """The run's charts, its panel, and the view that all runs of the experiment share."""
-    from mlflow_server import tracking_server
+    from tests.e2e.mlflow_server import tracking_server
 
     import mlflow
 

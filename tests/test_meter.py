@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.known import known
 
 from trainmeter_core.flops import CONVENTIONS, training_flops
 from trainmeter_core.meter import Budget, Meter, Totals, Window, parse_budget, time_shares
@@ -20,16 +21,12 @@ from trainmeter_core.weight_traffic import Traffic
 @pytest.fixture(scope="module")
 def shape():
     """A tiny GPT as the agent describes it."""
-    import sys
-    from pathlib import Path
-
-    sys.path.insert(0, str(Path(__file__).parent / "e2e" / "programs"))
-    from tiny import GPT as Model
-    from tiny import config
+    from tests.e2e.programs.tiny import GPT as Model
+    from tests.e2e.programs.tiny import config
 
     from trainmeter_core.inside.describe import describe
 
-    found, _ = shape_of(describe(Model(config())))
+    found, _ = known(shape_of(describe(Model(config()))))
     return found
 
 
@@ -54,7 +51,7 @@ def test_counts_are_exact_integers_scaled_to_the_whole_run(shape):
 
 def test_flops_are_the_conventions_own_count(shape):
     row = Meter(shape, headline="hf").row(window(), totals(), (1, 1))
-    assert row["trainmeter/flops"] == 20 * training_flops("hf", shape, Batch(4, 16))
+    assert row["trainmeter/flops"] == 20 * known(training_flops("hf", shape, Batch(4, 16)))
 
 
 def test_rates_are_over_the_window(shape):
@@ -80,7 +77,7 @@ def test_model_intensity_is_the_headlines_flops_over_the_fewest_bytes(shape):
     meter = Meter(shape, ranks=8)
     meter.traffic = Traffic(1000, 300)
     row = meter.row(window(steps=5)._replace(ranks=2), totals(), (8, 2))
-    flops = 10 * training_flops("torchtitan", shape, Batch(4, 16))
+    flops = 10 * known(training_flops("torchtitan", shape, Batch(4, 16)))
     assert row["trainmeter/intensity/model"] == flops / (10 * 1000 + 5 * 2 * 300)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.known import known
 
 from trainmeter_core.model_shape import TARGET, TOKENS, AttentionCore, Batch, Matmul, Stream
 from trainmeter_core.readings import Absent
@@ -39,7 +40,7 @@ def test_window_pairs_have_the_ramp_and_the_plateau():
     """w(w+1)/2 + (T-w)w: at T=2048, w=512 the mean is 448.1 keys, neither 256 nor 1024.5."""
     pairs = AttentionCore(1, 1, window=512).pairs(Batch(1, 2048))
     assert pairs == 512 * 513 // 2 + 1536 * 512
-    assert round(pairs / 2048, 1) == 448.1
+    assert round(known(pairs) / 2048, 1) == 448.1
 
 
 def test_documents_are_kept_apart():
@@ -95,7 +96,7 @@ def test_a_tied_head_adds_no_parameters():
     tied, untied = (
         dense_decoder(layers=2, width=8, heads=2, ffn=32, vocabulary=100, tied=tied) for tied in (True, False)
     )
-    assert untied.parameters - tied.parameters == 800
+    assert known(untied.parameters) - known(tied.parameters) == 800
     assert (tied.tied, untied.tied) == (True, False)
 
 

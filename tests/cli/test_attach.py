@@ -11,8 +11,9 @@ import textwrap
 import time
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
+from tests.known import known
 
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.schema import problems
@@ -60,7 +61,7 @@ def worker(tmp_path):
         command = [sys.executable, str(path), str(seconds), str(tmp_path / "data"), "--api-key", "hunter2-hunter2"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environ})
         started.append(process)
-        assert process.stdout.readline() == "ready\n"
+        assert known(process.stdout).readline() == "ready\n"
         return process
 
     yield start
@@ -117,10 +118,10 @@ def test_ctrl_c_ends_the_watching_and_not_the_program(worker, library, tmp_path)
     watcher = subprocess.Popen(
         [TM, "attach", str(process.pid)], env=env_for(tmp_path, library), stderr=subprocess.PIPE, text=True
     )
-    assert "watching" in watcher.stderr.readline()
+    assert "watching" in known(watcher.stderr).readline()
     time.sleep(1.5)
     watcher.send_signal(signal.SIGINT)
-    assert "not watching any more" in watcher.stderr.read()
+    assert "not watching any more" in known(watcher.stderr).read()
     assert watcher.wait(timeout=30) == 0
     assert process.poll() is None
     log, passport = left(tmp_path)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from passport_runs import rich
+from tests.passport.passport_runs import rich
 
 from trainmeter_core.cli import compare
 from trainmeter_core.passport.build import build

@@ -116,7 +116,7 @@ def test_a_pipe_gets_plain_columns():
 
 def test_a_terminal_gets_a_table(monkeypatch):
     monkeypatch.setattr(flops, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
-    drawn = []
+    drawn: list[dict] = []
     monkeypatch.setattr(flops, "_draw", drawn.append)
     run("--hf-config", LLAMA)
     assert drawn[0]["model"]["family"] == "llama"
@@ -198,7 +198,8 @@ def test_whatever_a_config_holds_it_is_counted_or_refused(path):
     """Each number once wrong or missing: never a traceback, never a count that is not positive."""
     whole = json.loads(path.read_text())
     for key in whole:
-        for value in (None, "x", -7, 0, 1.5, [1], {}, 10**30):
+        values: tuple = (None, "x", -7, 0, 1.5, [1], {}, 10**30)
+        for value in values:
             done = run("--hf-config", "-", "--seq-len", 8, "--json", input=json.dumps({**whole, key: value}))
             assert done.exit_code in (0, 2), (key, value, done.exception)
             if not done.exit_code:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,7 +51,7 @@ def test_piped_it_is_plain_markdown():
 
 def test_on_a_terminal_it_is_drawn(monkeypatch):
     make()
-    shown = []
+    shown: list[str] = []
     monkeypatch.setattr(cli, "_pretty", shown.append)
     monkeypatch.setattr(cli, "_is_terminal", lambda: True)
     assert run().stdout == ""
@@ -170,21 +171,18 @@ def test_a_broken_adapter_is_named_and_the_next_one_is_asked(monkeypatch):
     from trainmeter_core import plugins
     from trainmeter_core.hookspecs import hookimpl
 
-    broken, whole = ModuleType("broken_adapter"), ModuleType("whole_adapter")
+    broken: Any = ModuleType("broken_adapter")
+    whole: Any = ModuleType("whole_adapter")
 
-    @hookimpl
-    def open_run(ref):
+    def no_run(ref):
         raise RuntimeError("no server")
 
-    broken.open_run = open_run
-
-    @hookimpl
     def open_run(ref, server):
         record = RunRecord()
         record.identity.script = f"{ref} on {server}"
         return record
 
-    whole.open_run = open_run
+    broken.open_run, whole.open_run = hookimpl(no_run), hookimpl(open_run)
     found = []
     for module in (broken, whole):
         monkeypatch.setitem(__import__("sys").modules, module.__name__, module)

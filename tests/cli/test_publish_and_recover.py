@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from click.testing import CliRunner
 
@@ -77,7 +79,7 @@ class TestPublish:
 
     def test_the_next_run_starts_it_where_something_waits_and_only_there(self, monkeypatch):
         started = []
-        monkeypatch.setattr(pending.subprocess, "Popen", lambda words, **_: started.append(words[-2:]))
+        monkeypatch.setattr(subprocess, "Popen", lambda words, **_: started.append(words[-2:]))
         make()
         pending.deliver_in_background()
         assert started == []

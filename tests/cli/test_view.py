@@ -13,6 +13,7 @@ import time
 import urllib.request
 
 import pytest
+from tests.known import known
 
 from trainmeter_core.runlog.write import RunWriter
 from trainmeter_tb.local import LocalEvents
@@ -100,8 +101,8 @@ def test_a_run_without_a_page_is_replayed_until_ctrl_c(home, tmp_path, own):
     process = subprocess.Popen([*TM, "--port", "7600"], stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET})
     try:
         if own:
-            assert process.stdout.readline() == f"tensorboard --logdir {logdir}\n"
-        line = process.stdout.readline()
+            assert known(process.stdout).readline() == f"tensorboard --logdir {logdir}\n"
+        line = known(process.stdout).readline()
         found = re.match(r"(http://127\.0\.0\.1:76\d\d)/#trainmeter  \(Ctrl-C ends it\)\n", line)
         assert found, line
         server = f"{found[1]}/data"

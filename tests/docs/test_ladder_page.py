@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pages import ROOT
+from tests.docs.pages import ROOT
 
 from trainmeter_core.ladder import _MEANING, RUNGS
 

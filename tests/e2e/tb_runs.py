@@ -6,10 +6,13 @@ import math
 import random
 from dataclasses import dataclass, field
 
+from tests.known import known
+
 from trainmeter_core.ladder import Counters, climb, observed_intensity
 from trainmeter_core.meter import Budget, Meter, Totals, Window
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.markdown import render
+from trainmeter_core.readings import Absent
 from trainmeter_core.run_record import RunRecord, StepBlock, observe
 from trainmeter_core.run_tables import Loss
 from trainmeter_core.series import PREFIX
@@ -46,10 +49,9 @@ def write(logdir: str, story: Story) -> dict[str, float]:
     """Write the run below the directory; gives the newest value of every series."""
     dice = random.Random(story.name)
     description = {"class": "GPT", "module": "model", "config": CONFIG, "modules": []}
-    shape, source = shape_of(description)
-    meter = Meter(
-        shape, ranks=story.gpus, budget=Budget("tokens", 2.5e9), **({"peak_tflops": PEAK_TFLOPS} if story.peak else {})
-    )
+    shape, source = known(shape_of(description))
+    peak = PEAK_TFLOPS if story.peak else Absent("nobody said")
+    meter = Meter(shape, ranks=story.gpus, budget=Budget("tokens", 2.5e9), peak_tflops=peak)
     record = _record(story, description, source)
     events = LocalEvents(f"{logdir}/{story.name}")
     now, steps = story.begin, 0
@@ -104,14 +106,14 @@ def _gpu(row: dict[str, float], seconds: dict[str, float], dice: random.Random, 
         sm_clock_mhz=clock,
     )
     ladder = climb(counters, reference_mhz=REFERENCE_MHZ, hfu_pct=mfu * 1.02, mfu_pct=mfu)
-    told = {"ladder/" + name: value for name, value in ladder.rungs()}
+    told = {"ladder/" + name: known(value) for name, value in ladder.rungs()}
     told["hfu_pct"] = mfu * 1.02
-    observed = ladder.ofu / 100 * PEAK_TFLOPS
+    observed = known(ladder.ofu) / 100 * PEAK_TFLOPS
     told["gpu/observed_tflops"] = observed
-    told["intensity/observed"] = observed_intensity(observed * 1e12, counters.dram_active_pct, BANDWIDTH)
+    told["intensity/observed"] = known(observed_intensity(observed * 1e12, counters.dram_active_pct, BANDWIDTH))
     told["intensity/model"] = 820.0
     told["intensity/ridge"] = PEAK_TFLOPS * 1e12 / BANDWIDTH
-    told["gpu/dram_active"] = counters.dram_active_pct
+    told["gpu/dram_active"] = known(counters.dram_active_pct)
     told["gpu/sm_clock_mhz"] = clock
     told["gpu/power_w"] = 430 + 2 * busy + dice.gauss(0, 6)
     told["gpu/energy_j"] = 600.0 * elapsed * 8

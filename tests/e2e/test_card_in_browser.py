@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
 markdown_it = pytest.importorskip("markdown_it")
 sync_api = pytest.importorskip("playwright.sync_api")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "passport"))
-
-from passport_runs import rich, toy_formulas  # noqa: E402
+from tests.passport.passport_runs import rich, toy_formulas  # noqa: E402
 
 from trainmeter_core.passport.build import build  # noqa: E402
 from trainmeter_core.passport.card import card, pictures_of  # noqa: E402

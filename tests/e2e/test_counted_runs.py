@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests.e2e.conftest import PYTHON  # noqa: E402 - beside the fixtures
+from tests.e2e.programs.tiny import GPT, config, tokens  # noqa: E402 - the programs' own model
+from tests.e2e.test_ends import TORCHRUN  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402 - after the skip
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 PROGRAMS = Path(__file__).with_name("programs")
-sys.path.insert(0, str(PROGRAMS))
-from tests.e2e.conftest import PYTHON  # noqa: E402 - beside the fixtures
-from tests.e2e.test_ends import TORCHRUN  # noqa: E402
-from tiny import GPT, config, tokens  # noqa: E402 - the programs' own model
 
 
 def as_torch_counts(rows, length):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.e2e.conftest import PROGRAMS, PYTHON
+from tests.tb import reading
 
 from trainmeter_core.passport.schema import problems
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tb"))
-
-import reading
 
 LOOP = f"""
 import sys

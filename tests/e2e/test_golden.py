@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tb"))
-
-import reading
+from tests.tb import reading
 
 WRITERS = {"torch": "torch.utils.tensorboard", "tensorboardX": "tensorboardX"}
 CASES = {

@@ -15,7 +15,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tensorboard_server import CHROMIUM, CHROMIUM_ARGS
+from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS
+from tests.known import known
 
 pytest.importorskip("tensorboard")
 
@@ -55,12 +56,12 @@ class Watched:
             env=launch.environment(folder),
         )
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=lambda: self.lines.extend(iter(self.process.stderr.readline, "")))
+        self._reader = threading.Thread(target=lambda: self.lines.extend(iter(known(self.process.stderr).readline, "")))
         self._reader.start()
 
     def address(self) -> str:
         """The viewer's, from the one line that tells it."""
-        return until(lambda: re.search(r"watch this run: (http://\S+:\d+)/|$", "".join(self.lines))[1])
+        return until(lambda: known(re.search(r"watch this run: (http://\S+:\d+)/|$", "".join(self.lines)))[1])
 
     def has_ended(self) -> str:
         self.process.wait(120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from tests.known import known
 
 from trainmeter_core.outside.enabling import PTH_FILE, disable, enable, line_of, site_packages
 
@@ -152,7 +154,7 @@ def python(tmp_path_factory):
     place = tmp_path_factory.mktemp("other")
     venv.create(place, with_pip=False, symlinks=True)
     python = str(place / "bin" / "python")
-    torch = Path(__import__("torch").__file__).parents[1]
+    torch = Path(known(known(importlib.util.find_spec("torch")).origin)).parents[1]
     (site_packages(python) / "torch_of_the_tests.pth").write_text(f"{torch}\n")
     return python
 

@@ -8,9 +8,9 @@ import urllib.request
 
 import numpy as np
 import pytest
-from agent_in_test import Agent
-from tb_runs import BEGIN, Story, write
-from tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
+from tests.e2e.tb_runs import BEGIN, Story, write
+from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
+from tests.tb.agent_in_test import Agent
 
 from trainmeter_tb import plugin
 

@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.known import known
 
 from trainmeter_core.series import TIME_KINDS
 
@@ -58,7 +59,7 @@ def server(run):
     ]
     process = subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True)
     try:
-        for line in process.stderr:
+        for line in known(process.stderr):
             found = re.search(r"http://\S+?:(\d+)/", line)
             if found:
                 yield f"http://127.0.0.1:{found[1]}"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from pages import ROOT
+from tests.docs.pages import ROOT
 
 EXAMPLE = ROOT / "examples" / "four_waits.py"
 REMEDY = {

@@ -12,6 +12,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from tests.known import known
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "trainmeter-trackio"
 # Trackio and those of its requirements that the environment of the tests lacks.
@@ -44,7 +45,8 @@ def python(tmp_path_factory) -> Path:
     venv.create(place, with_pip=False, symlinks=True)
     python = place / "bin" / "python"
     [site] = place.glob("lib/python*/site-packages")
-    seen = [str(Path(importlib.util.find_spec(name).origin).parents[1]) for name in ("trainmeter_core", "torch")]
+    specs = [known(importlib.util.find_spec(name)) for name in ("trainmeter_core", "torch")]
+    seen = [str(Path(known(spec.origin)).parents[1]) for spec in specs]
     (site / "packages_of_the_tests.pth").write_text("\n".join(dict.fromkeys(seen)) + "\n")
     install = (sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-deps")
     done = run(*install, *TRACKIO)

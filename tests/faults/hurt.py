@@ -12,8 +12,10 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import tiny_training
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def no_descriptors_left():
@@ -35,7 +37,7 @@ def no_maps():
     def refuses(*_args, **_kwargs):
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    mmap.mmap = refuses
+    setattr(mmap, "mmap", refuses)  # noqa: B010 - mypy refuses the assignment
 
 
 def refuses(code):
@@ -103,7 +105,7 @@ def garbage(spool, pattern):
 REFUSALS = (errno.EACCES, errno.EROFS, errno.EMFILE, errno.ENOMEM, errno.EDQUOT, errno.EIO, errno.ESTALE)
 
 # Each is given the spool, which the program itself knows nothing of.
-FAULTS = {
+FAULTS: dict[str, Callable[[Path], object]] = {
     "the spool is removed": shutil.rmtree,
     "the spool becomes a file": replace_by_file,
     "no descriptors are left": lambda _: no_descriptors_left(),
@@ -138,6 +140,8 @@ AT_FIRST = (
 KILLS = {"tm": lambda: os.kill(os.getppid(), signal.SIGKILL), "itself": lambda: os.kill(os.getpid(), signal.SIGKILL)}
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.faults import tiny_training
 
     def log(step, _values):
         if step == 1:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 
 import pytest
-import tiny_training
+from tests.faults import tiny_training
 from tests.mlflow import mlflow_reading
 from tests.wandb.conftest import client_environment
 
@@ -275,6 +275,10 @@ def _makes_something(code: CodeType) -> bool:
     return code.co_name in ("__init__", "start_anew", "install") or any(not name.startswith("<") for name in inner)
 
 
+_INJECTED: Exception
+_GARBAGE: object
+
+
 def _raises(*_args, **_kwargs):
     raise _INJECTED  # noqa: F821 - a global of the module whose function this takes the place of
 
@@ -285,7 +289,7 @@ def _hangs(*_args, **_kwargs):
 
     if threading.current_thread() is threading.main_thread():
         raise _INJECTED  # noqa: F821 - the same
-    _HANGING.wait()  # noqa: F821 - the same
+    _HANGING.wait()  # type: ignore[name-defined] # noqa: F821 - the same
 
 
 def _nothing(*_args, **_kwargs):
@@ -323,7 +327,7 @@ BORDER = (
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_function_of_ours_that_fails_costs_the_program_nothing(bench, faults, fault, tmp_path, capfd, monkeypatch):
-    unraisable = []
+    unraisable: list = []
     monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     monkeypatch.setattr(threading, "excepthook", unraisable.append)
     bare = of_user(bench, run(bench, measured=False))

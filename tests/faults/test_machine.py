@@ -19,11 +19,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import hurt
 import pytest
-import tiny_training
-from test_every_function import TAPS
+from tests.faults import hurt, tiny_training
+from tests.faults.test_every_function import TAPS
+from tests.known import known
 
 from trainmeter_core.inside import guard, this_process
 from trainmeter_core.inside.agent import Agent
@@ -33,6 +34,9 @@ from trainmeter_core.passport.build import build
 from trainmeter_core.passport.check import check
 from trainmeter_core.runlog.read import read_run
 from trainmeter_core.runlog.write import RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 TM = [sys.executable, "-m", "trainmeter_core"]
@@ -207,7 +211,7 @@ def test_ten_thousand_log_calls_a_second_are_all_the_users(tmp_path, faults):
             if tapped:
                 measured(spool)
                 tracker = sys.modules["tensorboard.summary.writer.event_file_writer"]
-                plugin.install_tap(tracker, this_process._agent.publish())
+                plugin.install_tap(tracker, known(this_process._agent).publish())
             with SummaryWriter(str(spool.parent / "tb")) as writer:
                 tiny_training.train()
                 for step in range(10_000):
@@ -300,7 +304,7 @@ def test_a_home_that_cannot_be_written_costs_the_program_nothing(tmp_path, fault
     faults.survived()
 
 
-RUN_FAULTS = {
+RUN_FAULTS: dict[str, Callable[[Path], object]] = {
     "the run directory is removed": shutil.rmtree,
     "the run directory becomes a file": hurt.replace_by_file,
     "pipes stand in the run directory": lambda run: [pipe_in_place(path) for path in run.iterdir()],
@@ -339,6 +343,7 @@ def test_a_run_directory_that_is_taken_away_costs_the_program_nothing(fault, tmp
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path,
         env={**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}"},
     )  # fmt: skip
+    assert process.stdout is not None
     run = Path(process.stdout.readline().decode().strip())
     with socket.create_connection(("127.0.0.1", port)):
         time.sleep(0.7)  # tm has looked once

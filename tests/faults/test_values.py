@@ -6,8 +6,8 @@ import importlib
 import sys
 
 import pytest
-import tiny_training
-from test_every_function import TAPS
+from tests.faults import tiny_training
+from tests.faults.test_every_function import TAPS
 
 from trainmeter_core import emit
 from trainmeter_core.inside import guard, this_process

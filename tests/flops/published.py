@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.known import known
+
 from trainmeter_core.shape_from import shape_of
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "configs").glob("*.json"))}
@@ -46,6 +48,7 @@ def config_of(name):
 def shape_from_config(name):
     """The shape by the config alone, as `tm flops` reads it."""
     config = config_of(name)
-    shape, source = shape_of({"class": (config.get("architectures") or [None])[0], "config": config, "modules": None})
+    name = (config.get("architectures") or [None])[0]
+    shape, source = known(shape_of({"class": name, "config": config, "modules": None}))
     assert source == "hf_config"
     return shape

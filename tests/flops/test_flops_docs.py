@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
-from published import CONFIGS
+from tests.flops.published import CONFIGS
 
 from trainmeter_core.flops import CONVENTIONS
 

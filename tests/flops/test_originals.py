@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from published import CONFIGS, PARAMETERS, config_of, shape_from_config
+from tests.flops.published import CONFIGS, PARAMETERS, config_of, shape_from_config
+from tests.known import known
 
 from trainmeter_core.flops import explain, flops_per_token, training_flops
 from trainmeter_core.flops.executed import executed_flops
@@ -49,7 +50,7 @@ def test_megatron_with_multi_token_prediction(name, many, executed):
 def test_nanochat(name, same):
     """Window patterns, grouped heads, value embeddings; read from descriptions of nanochat's own modules."""
     original = NANOCHAT[name]
-    shape, source = shape_of(original["description"])
+    shape, source = known(shape_of(original["description"]))
     length = original["description"]["config"]["sequence_len"]
     assert source == "gpt_config"
     found = flops_per_token("nanochat", shape, Batch(2, length))
@@ -58,11 +59,12 @@ def test_nanochat(name, same):
 
 def test_vit_l_counts_pixels_under_hf_as_a_public_report_found():
     """273,934,171,766,784 FLOPs per image were reported, a rounded mean; the patches need 730 times fewer."""
-    two_labels, _ = shape_of({"class": None, "config": {**config_of("vit-large-16"), "num_labels": 2}, "modules": None})
-    counted = training_flops("hf", two_labels, Batch(1, 1))
-    assert counted == 6 * 3 * 224 * 224 * two_labels.parameters
+    config = {**config_of("vit-large-16"), "num_labels": 2}
+    two_labels, _ = known(shape_of({"class": None, "config": config, "modules": None}))
+    counted = known(training_flops("hf", two_labels, Batch(1, 1)))
+    assert counted == 6 * 3 * 224 * 224 * known(two_labels.parameters)
     assert counted == pytest.approx(273_934_171_766_784, rel=1e-7)
-    assert 700 < counted / training_flops("exact", two_labels, Batch(1, 1)) < 764
+    assert 700 < counted / known(training_flops("exact", two_labels, Batch(1, 1))) < 764
 
 
 def test_the_head_costs_the_same_tied_or_not():
@@ -75,18 +77,20 @@ def test_the_head_costs_the_same_tied_or_not():
     batch = Batch(1, 128)
     for name in ("megatron", "nanochat", "kaplan", "chinchilla", "exact", "torchtitan"):
         assert training_flops(name, tied, batch) == training_flops(name, untied, batch), name
-    assert training_flops("hf", untied, batch) - training_flops("hf", tied, batch) == 6 * 128 * 128256 * 4096
+    more = known(training_flops("hf", untied, batch)) - known(training_flops("hf", tied, batch))
+    assert more == 6 * 128 * 128256 * 4096
 
 
 def test_qwen3_4b_uses_heads_times_head_dim_and_not_the_width():
     """d 2560, 32 heads of 128: the attention is over 4096, 1.6 times more than over d."""
-    terms = {term.term: term.flops for term in explain("torchtitan", shape_from_config("qwen3-4b"), Batch(1, 4096))}
+    lines = known(explain("torchtitan", shape_from_config("qwen3-4b"), Batch(1, 4096)))
+    terms = {line.term: line.flops for line in lines}
     assert terms["attention core"] == 12 * 36 * 4096 * 4096 * 4096
 
 
 def test_qwen3_30b_a3b_counts_active_experts_at_8192_tokens():
     """A public fix reports 37.58 GFLOPs per token, where all experts would be 192.9."""
-    flops = flops_per_token("torchtitan", shape_from_config("qwen3-30b-a3b"), Batch(1, 8192))
+    flops = known(flops_per_token("torchtitan", shape_from_config("qwen3-30b-a3b"), Batch(1, 8192)))
     assert round(flops / 1e9, 2) == 37.58
 
 
@@ -116,8 +120,8 @@ def test_gemma_3_sees_512_keys_in_five_of_six_layers():
 
 def test_full_recomputation_runs_the_forward_pass_again():
     shape, batch = shape_from_config("llama-3-8b"), Batch(1, 4096)
-    model = training_flops("exact", shape, batch)
+    model = known(training_flops("exact", shape, batch))
     assert executed_flops(shape, batch, "none") == model
-    assert 3 * executed_flops(shape, batch, "full") == 4 * model
-    core = sum(term.flops for term in explain("exact", shape, batch) if term.term == "attention core")
-    assert executed_flops(shape, batch, "attention") - model == core // 3
+    assert 3 * known(executed_flops(shape, batch, "full")) == 4 * model
+    core = sum(term.flops for term in known(explain("exact", shape, batch)) if term.term == "attention core")
+    assert known(executed_flops(shape, batch, "attention")) - model == core // 3

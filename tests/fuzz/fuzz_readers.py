@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -33,6 +33,7 @@ from trainmeter_wandb.read import read_file
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="trainmeter-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
@@ -41,7 +42,7 @@ atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 class Reader(NamedTuple):
     """`read` takes the content; `allowed` are the errors that say in one line what is wrong with it."""
 
-    read: object
+    read: Callable[[bytes], object]
     allowed: tuple[type[Exception], ...] = ()
 
 
@@ -50,6 +51,10 @@ def _file(name: str, data: bytes) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     return path
+
+
+def _serializable(record: dict[str, Any]) -> None:
+    json.dumps(record)
 
 
 def _run_log(data: bytes) -> None:
@@ -80,7 +85,7 @@ def _ring(data: bytes) -> None:
         pass
     reader.close()
     path.rename(_file("ring/x.ring", b""))
-    drain = Drain(str(_FOLDER / "ring"), json.dumps)
+    drain = Drain(str(_FOLDER / "ring"), _serializable)
     drain.finish()
     drain.close()
 
@@ -93,7 +98,7 @@ def _board(data: bytes) -> None:
 
 def _side_file(data: bytes) -> None:
     _file("side/r0-1.jsonl", data)
-    Drain(str(_FOLDER / "side"), json.dumps).poll()
+    Drain(str(_FOLDER / "side"), _serializable).poll()
 
 
 def _events(data: bytes) -> None:

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from fuzz_readers import READERS, mutated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.fuzz.fuzz_readers import READERS, mutated
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 SLOWEST_S = 2.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.known import known
 
 from trainmeter_core.inside import batch_shape as module
 from trainmeter_core.inside.batch_shape import batch_shape
@@ -76,7 +77,7 @@ def test_the_batch_of_a_call(args, kwargs, expected):
 
 
 def test_numbers_are_plain_integers():
-    assert [type(n) for n in batch_shape((), {"input_ids": ids(4, 16)})] == [int, int, int]
+    assert [type(n) for n in known(batch_shape((), {"input_ids": ids(4, 16)}))] == [int, int, int]
 
 
 def test_data_are_never_read():

@@ -49,8 +49,9 @@ def test_a_trainer_of_transformers_tells_its_steps_less_those_of_the_checkpoint(
     ],
 )
 def test_a_trainer_of_lightning_tells_the_earlier_of_its_limits(tmp_path, agent, limits, expected):
-    lightning = pytest.importorskip("lightning.pytorch")
+    pytest.importorskip("lightning.pytorch")
     torch = pytest.importorskip("torch")
+    import lightning.pytorch as lightning
     from lightning.pytorch.loops import fit_loop
 
     class Module(lightning.LightningModule):

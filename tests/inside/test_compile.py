@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from tests.e2e.programs.tiny import GPT, config, tokens
 from tests.inside.conftest import TAPS
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "programs"))
-
-from tiny import GPT, config, tokens
 
 STEPS, ROWS, LENGTH = 4, 4, 16
 
@@ -162,7 +158,7 @@ def observed(case, fullgraph: bool, backend: str):
     torch.manual_seed(0)
     compiled_by = Compile(fullgraph, backend)
     losses = case(GPT(config(dropout=0.0, block_size=32)), compiled_by)
-    told = {
+    told: dict = {
         kind: dict(counters[kind]) for kind in ("stats", "frames", "graph_break", "unimplemented", "recompile_limit")
     }
     del told["frames"]  # the hooks of an optimizer's step may save one

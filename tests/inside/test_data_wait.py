@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ class _BaseDataLoaderIter:
 
 @pytest.fixture
 def loaders():
-    module = ModuleType("loaders")
+    module: Any = ModuleType("loaders")
     module._BaseDataLoaderIter = _BaseDataLoaderIter
     return module
 
@@ -39,7 +40,7 @@ def observed(tmp_path, loaders, use_loader):
         agent.step_ends(monotonic(), 0, None)
     agent.finish()
     undo()
-    records = []
+    records: list[dict] = []
     live = LiveRun(convention=None, peak_tflops=None, budget=Budget("steps", 10))
     drain = Drain(str(tmp_path), records.append)
     drain.on_steps = lambda reader, fields, end: live.steps(0, 1, fields)

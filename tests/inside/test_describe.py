@@ -11,12 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
+from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from torch import nn  # noqa: E402 - after the skip
 
 from trainmeter_core.inside.describe import describe, unwrapped  # noqa: E402
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "shape_from"))
-from shape_models import GPT, GPTConfig  # noqa: E402 - the path above
 
 
 def entry(description, names):

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from tests.known import known
 
 torch = pytest.importorskip("torch")
 
@@ -51,7 +52,7 @@ def train(model, *batches):
 
 
 def seen(agent):
-    shape, _source = shape_of(agent.told["model"]["description"])
+    shape, _source = known(shape_of(agent.told["model"]["description"]))
     return shape
 
 
@@ -178,7 +179,7 @@ def test_whether_attention_is_causal_is_read_off_what_ran(how, tapped):
 
 def test_reading_the_mask_unpacks_no_saved_tensor(tapped):
     """Unpacking would move an offloaded tensor back, or run a checkpointed layer again."""
-    unpacked = []
+    unpacked: list[object] = []
 
     class Model(Language):
         def forward(self, ids):
@@ -186,7 +187,7 @@ def test_reading_the_mask_unpacks_no_saved_tensor(tapped):
                 return super().forward(ids)
 
     model = Model(Attention(mask=mask("lower triangle")))
-    look = {}
+    look: dict = {}
     tapped.model.returned = lambda result: look.update(products=type(tapped.model).returned(tapped.model, result))
     model(tokens())
     assert look

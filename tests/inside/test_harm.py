@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import nn
 
 from trainmeter_core.inside import guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def step(model, optimizer, ids):
@@ -145,11 +149,11 @@ def test_what_a_signal_handler_raises_inside_our_code_goes_to_the_program(tapped
         def method(self, number, frame, *_):
             raise DeadlineError
 
-    handler = {
+    handlers: dict[str, Callable[..., object]] = {
         "function": lambda number, frame: Handler().method(number, frame),
         "method": Handler().method,
         "partial": functools.partial(Handler().method),
-    }[kind]
+    }
 
     class Batch:
         @property
@@ -159,7 +163,7 @@ def test_what_a_signal_handler_raises_inside_our_code_goes_to_the_program(tapped
 
         shape = (2, 4)
 
-    before = signal.signal(signal.SIGUSR1, handler)
+    before = signal.signal(signal.SIGUSR1, handlers[kind])
     try:
         model = nn.Linear(4, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

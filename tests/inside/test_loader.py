@@ -17,7 +17,7 @@ from trainmeter_core.inside import loader
 SOURCE = str(Path(loader.__file__).parents[2])
 
 
-def isolated(code: str, *, path: str = "") -> dict:
+def isolated(code: str, *, path: str = "") -> object:
     """Run code in an interpreter that has no packages but the given path's; trainmeter_core as the agent has it."""
     prepared = (
         f"import json, os, sys; sys.path.insert(0, {path!r}) if {path!r} else None\n"

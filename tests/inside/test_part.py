@@ -56,7 +56,7 @@ def test_skipped_steps_are_counted_apart(process):
 
 
 def test_counters_that_are_summed_over_the_process_are_left_to_its_own_passport(process):
-    readings = [{"type": "hardware", "gpus": []}, {"type": "gpu", "gpus": {}}]
+    readings: list[dict] = [{"type": "hardware", "gpus": []}, {"type": "gpu", "gpus": {}}]
     part = Part(process)
     a_step(part, 1e9, 1.0)
     assert [event["type"] for event in part.events(readings)] == ["steps", "hardware", "steps", "verdict"]

@@ -264,9 +264,11 @@ class TestEmit:
         assert "loss" in agent.publish().losses
 
     def test_many_threads_may_emit(self, agent, written):
-        threads = [
-            threading.Thread(target=lambda: [emit(loss=1.0, step=step) for step in range(200)]) for _ in range(4)
-        ]
+        def many():
+            for step in range(200):
+                emit(loss=1.0, step=step)
+
+        threads = [threading.Thread(target=many) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -33,7 +33,6 @@ def python(tmp_path):
         env.update(more)
         return subprocess.run([interpreter, *flags, "-c", code], capture_output=True, text=True, env=env, cwd=tmp_path)
 
-    run.user = tmp_path / "user"
     return run
 
 
@@ -70,10 +69,12 @@ def test_nothing_of_tms_environment_can_be_imported_because_of_us(python):
     assert python(code).stdout == python(code, agent=False).stdout
 
 
-def test_the_users_own_sitecustomize_runs_once_and_is_the_one_in_sys_modules(python):
-    (python.user / "sitecustomize.py").write_text("import builtins\nbuiltins.ran = getattr(builtins, 'ran', 0) + 1\n")
+def test_the_users_own_sitecustomize_runs_once_and_is_the_one_in_sys_modules(python, tmp_path):
+    (tmp_path / "user" / "sitecustomize.py").write_text(
+        "import builtins\nbuiltins.ran = getattr(builtins, 'ran', 0) + 1\n"
+    )
     told = python("import sys; print(ran, sys.modules['sitecustomize'].__file__, 'trainmeter_core' in sys.modules)")
-    assert told.stdout == f"1 {python.user / 'sitecustomize.py'} True\n"
+    assert told.stdout == f"1 {tmp_path / 'user' / 'sitecustomize.py'} True\n"
 
 
 def test_without_one_of_the_users_the_name_is_ours_and_harmless(python):
@@ -98,8 +99,8 @@ def test_without_one_of_the_users_the_name_is_ours_and_harmless(python):
     ],
     ids=["raises", "misses a module", "ImportError", "named ImportError", "interrupted", "exits", "broken"],
 )
-def test_what_the_users_sitecustomize_raises_behaves_as_without_us(python, source):
-    (python.user / "sitecustomize.py").write_text(source)
+def test_what_the_users_sitecustomize_raises_behaves_as_without_us(python, source, tmp_path):
+    (tmp_path / "user" / "sitecustomize.py").write_text(source)
     ours, bare = python("print('ran')"), python("print('ran')", agent=False)
     assert (ours.returncode, ours.stdout) == (bare.returncode, bare.stdout)
     # Python reports a failing sitecustomize by its last line; its traceback is shown only with -v.

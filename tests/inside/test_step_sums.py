@@ -16,7 +16,8 @@ steps = st.lists(st.dictionaries(shape, st.integers(1, 3), max_size=3), max_size
 
 @given(steps)
 def test_every_step_is_in_the_total(steps):
-    used, expected = Batches(), Counter()
+    used = Batches()
+    expected: Counter = Counter()
     for step in steps:
         tokens, samples, micro, *_ = used.add(step)
         assert tokens == sum(b * t * calls for (b, t, _), calls in step.items())

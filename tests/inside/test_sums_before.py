@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from trainmeter_core.inside import sums_before
 from trainmeter_core.inside.sums_before import SumsBefore
 from trainmeter_core.resumption import NOT_TOLD, NOTHING, Before
 
-TOLD = {"sums": {"step": 6, "tokens": 384, "flops": None}, "lost": 2}
+TOLD: dict[str, Any] = {"sums": {"step": 6, "tokens": 384, "flops": None}, "lost": 2}
 KNOWN = Before(TOLD["sums"], 2)
 GONE = 4194305  # beyond the largest number that a process can have
 

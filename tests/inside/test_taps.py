@@ -10,6 +10,7 @@ import pickle
 import sys
 import threading
 import traceback
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import pytest
@@ -23,6 +24,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from trainmeter_core.inside import guard
 from trainmeter_core.inside.agent import InGraph
 from trainmeter_core.inside.taps import model_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OPTIMIZER = sys.modules["torch.optim.optimizer"]
 PATCHED = {
@@ -139,7 +143,7 @@ def test_a_broken_sum_never_breaks_the_call_of_a_settled_model(tapped, lenient):
 
 @pytest.mark.parametrize("tap", [tap for tap in TAPS if tap not in SILENT])
 def test_a_tapped_function_keeps_name_doc_and_signature(tap, agent):
-    reads = [read for read in PATCHED[tap] if callable(read())]
+    reads: list[Callable[[], Any]] = [read for read in PATCHED[tap] if callable(read())]
     before = [read() for read in reads]
     undo = install(tap, agent)
     try:
@@ -178,20 +182,20 @@ def test_the_users_exceptions_pass_without_a_frame_of_ours(tapped):
         model.fail = False
         loss = model(torch.ones(2))
         loss.backward()
-        with pytest.raises(RuntimeError, match=r"second time|does not require grad") as caught:
+        with pytest.raises(RuntimeError, match=r"second time|does not require grad") as of_torch:
             torch.ones(1).sum().backward()
-        assert "inside/taps" not in "".join(traceback.format_tb(caught.value.__traceback__))
+        assert "inside/taps" not in "".join(traceback.format_tb(of_torch.value.__traceback__))
         optimizer.step()
 
     def broken():
         yield from DataLoader([1, 2, 3], batch_size=2, collate_fn=lambda _: 1 / 0)
 
-    with pytest.raises(ZeroDivisionError) as caught:
+    with pytest.raises(ZeroDivisionError) as of_loader:
         next(broken())
-    assert "inside/taps" not in "".join(traceback.format_tb(caught.value.__traceback__))
-    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)) as caught:
+    assert "inside/taps" not in "".join(traceback.format_tb(of_loader.value.__traceback__))
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)) as of_pickle:
         torch.serialization.save(lambda: 0, io.BytesIO())
-    assert "inside/taps" not in "".join(traceback.format_tb(caught.value.__traceback__))
+    assert "inside/taps" not in "".join(traceback.format_tb(of_pickle.value.__traceback__))
 
 
 def test_a_call_after_one_that_raised_is_observed_again(tapped):

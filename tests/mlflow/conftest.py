@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-sys.path.insert(0, __file__.rsplit("/", 1)[0])
-
 mlflow = pytest.importorskip("mlflow")
 
-from mlflow_agent import Agent  # noqa: E402
-from mlflow_server import RealServer  # noqa: E402
-from moody_proxy import MoodyProxy  # noqa: E402
+from tests.e2e.mlflow_server import RealServer  # noqa: E402
+from tests.mlflow.mlflow_agent import Agent  # noqa: E402
+from tests.mlflow.moody_proxy import MoodyProxy  # noqa: E402
 
 from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
 from trainmeter_mlflow.tap import MODULES  # noqa: E402

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+
+from tests.stand_in_agent import StandIn
 
 from trainmeter_core.inside.own_record import passport_so_far
 
@@ -28,26 +29,15 @@ class Place:
         self.agent.failures.append((self.site, repr(error)))
 
 
-class Agent:
+class Agent(StandIn):
     """Implements `AgentFace`: one row per optimizer step; failures of ours are noted."""
 
     def __init__(self) -> None:
-        self.steps = 0
+        super().__init__()
         self.rows: list[dict[str, float]] = []
         self.observed: list[tuple[dict[str, float], int | None]] = []
-        self.places: list[tuple[str, dict[str, str]]] = []
-        self.waits: dict[str, float] = {}
-        self.logging_calls = 0
         self.failures: list[tuple[str, str]] = []
         self._told = 0
-
-    def step(self) -> None:
-        self.steps += 1
-
-    @contextlib.contextmanager
-    def logging(self):
-        self.logging_calls += 1
-        yield
 
     def observe(self, scalars, step) -> None:
         self.observed.append((dict(scalars), step))
@@ -75,7 +65,7 @@ class Agent:
         self.rows.append(row)
         return row
 
-    def passport(self):
+    def passport(self, part=None):
         steps = {
             "type": "steps", "rank": 0, "pid": 1, "first": 1, "last": self.steps, "n": self.steps, "tokens": 512,
             "samples": 8, "micro_batches": 8, "wall_s": 2.0, "time": {"step": 2.0}, "batches": [[4, 64, 0, 2]],
@@ -89,12 +79,6 @@ class Agent:
 
     def run_directory(self) -> str:
         return os.environ.get("TRAINMETER_RUN", "")
-
-    def publishes_to(self, tracker: str, **where: str) -> None:
-        self.places.append((tracker, where))
-
-    def blocked(self, call: str, seconds: float, advice: str) -> None:
-        self.waits[call] = seconds
 
     def guard(self, site: str):
         return Place(self, site)

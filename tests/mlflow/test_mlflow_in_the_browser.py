@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_mlflow_tap import client_program
+from tests.mlflow.test_mlflow_tap import client_program
 
 pytestmark = pytest.mark.browser
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
-from mlflow_reading import artifacts, fresh_run, history, points
-from moody_proxy import MoodyProxy
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, points
+from tests.mlflow.moody_proxy import MoodyProxy
 
 import mlflow
 from trainmeter_mlflow import door, plugin, sender, spool
@@ -31,15 +32,14 @@ def logged(agent, server, proxy, tapped, monkeypatch):
         agent.step()
         plugin._publishers[id(agent)].logged(proxied, run_id, [Metric("loss", 1.0, 1_000_000 + step, step)])
 
-    log.run_id, log.client = run_id, client
-    return log
+    return SimpleNamespace(step=log, run_id=run_id, client=client)
 
 
 def test_a_slow_server_never_holds_up_the_users_call(logged, proxy, tapped):
     """All calls have returned before the server gave its first answer."""
     proxy.open.clear()
     for step in range(40):
-        logged(step)
+        logged.step(step)
     assert proxy.answered == 0
     proxy.open.set()
     tapped.finish()
@@ -55,7 +55,7 @@ def test_what_a_server_refuses_for_a_while_arrives_once_it_recovers(
     monkeypatch.setattr(sender, "EXIT_S", exit_s)
     proxy.status = status
     for step in range(5):
-        logged(step)
+        logged.step(step)
     wait_for(lambda: proxy.requests)
     proxy.status = 0
     tapped.finish()
@@ -73,7 +73,7 @@ def test_an_attempt_that_was_under_way_at_the_end_is_not_the_last(logged, proxy,
     proxy.status = 500
     proxy.open.clear()
     for step in range(5):
-        logged(step)
+        logged.step(step)
     wait_for(lambda: proxy.requests)
     proxy.status = 0
     ours = plugin._publishers[id(agent)]._sender
@@ -94,7 +94,7 @@ def test_a_resumed_run_whose_server_was_away_goes_on_from_its_sums(logged, proxy
     monkeypatch.setattr(sender, "MOST_WAITING", 2)
     proxy.status = 503
     for step in range(101, 104):
-        logged(step)
+        logged.step(step)
     wait_for(lambda: rows_in(tapped.directory))  # the oldest went to the disk, the others arrive before them
     proxy.status = 0
     tapped.finish()
@@ -106,7 +106,7 @@ def test_a_resumed_run_whose_server_was_away_goes_on_from_its_sums(logged, proxy
 def test_a_row_that_arrived_though_its_answer_was_lost_is_there_once(logged, proxy, tapped):
     """Repeated with the same time, so that the store knows it again."""
     proxy.delay_s = 0.0
-    logged(1)
+    logged.step(1)
     tapped.finish()
     rows = points(logged.client, logged.run_id, "trainmeter/mfu_pct")
     again = mlflow.entities.Metric("trainmeter/mfu_pct", 41.5, rows[0][1], rows[0][0])
@@ -116,12 +116,12 @@ def test_a_row_that_arrived_though_its_answer_was_lost_is_there_once(logged, pro
 
 def test_a_server_that_is_gone_at_the_end_leaves_a_file_and_it_is_delivered_once(logged, proxy, tapped, server, agent):
     """Nothing is lost after recovery, nothing is there twice, and the panels follow."""
-    logged(0)
+    logged.step(0)
     wait_for(lambda: history(logged.client, logged.run_id, "trainmeter/mfu_pct"))
     port = proxy.port
     proxy.close()
     for step in range(1, 6):
-        logged(step)
+        logged.step(step)
     tapped.finish()
     assert [parcel.step for parcel in rows_in(tapped.directory)] == list(range(1, 6))
     assert "secret" not in (tapped.directory / spool.FILE).read_text()
@@ -157,7 +157,7 @@ def test_a_deaf_server_costs_the_exit_deadline_and_no_more(logged, proxy, tapped
     """The program ends while the server still has to answer, and what was not sent is in the run directory."""
     monkeypatch.setattr(sender, "EXIT_S", 0.2)
     proxy.open.clear()
-    logged(0)
+    logged.step(0)
     tapped.finish()
     assert proxy.answered == 0
     assert len(rows_in(tapped.directory)) == 1
@@ -165,11 +165,11 @@ def test_a_deaf_server_costs_the_exit_deadline_and_no_more(logged, proxy, tapped
 
 def test_a_deleted_run_is_left_alone(logged, proxy, tapped, agent):
     """Nothing is spooled for it, and nothing more is asked of the server."""
-    logged(0)
+    logged.step(0)
     wait_for(lambda: history(logged.client, logged.run_id, "trainmeter/mfu_pct"))
     logged.client.delete_run(logged.run_id)
     for step in range(1, 4):
-        logged(step)
+        logged.step(step)
     tapped.finish()
     assert spool.read(tapped.directory) == []
     assert not agent.failures
@@ -189,7 +189,7 @@ def test_a_full_disk_loses_the_spool_and_nothing_else(logged, proxy, tapped, mon
     """The rows are gone then; the user's program goes on, and the failure is counted."""
     proxy.close()
     (tapped.directory / spool.FILE).symlink_to("/dev/full")
-    logged(0)
+    logged.step(0)
     with pytest.raises(OSError, match="No space left"):  # raised by this test's guard, swallowed by the real one
         tapped.finish()
     assert [site for site, _ in agent.failures] == ["mlflow.spool"]
@@ -200,7 +200,7 @@ def test_many_waiting_rows_go_to_the_disk_and_none_is_lost(logged, proxy, tapped
     port = proxy.port
     proxy.close()
     for step in range(60):
-        logged(step)
+        logged.step(step)
     wait_for(lambda: rows_in(tapped.directory))
     tapped.finish()
     assert sorted(parcel.step for parcel in rows_in(tapped.directory)) == list(range(60))

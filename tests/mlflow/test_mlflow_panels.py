@@ -6,8 +6,9 @@ import json
 import re
 
 import pytest
-from mlflow_agent import Agent
-from mlflow_reading import artifact, artifacts, fresh_run
+from tests.known import known
+from tests.mlflow.mlflow_agent import Agent
+from tests.mlflow.mlflow_reading import artifact, artifacts, fresh_run
 
 import mlflow
 from trainmeter_mlflow import panels, plugin
@@ -72,14 +73,14 @@ def test_the_description_gets_three_lines_under_a_marker_after_the_users_own_tex
 
 def test_our_lines_replace_ours_and_nothing_else(passport):
     ours = panels.headline(ROW, passport)
-    first = panels.note("before\n", ours)
+    first = known(panels.note("before\n", ours))
     edited = first.replace("before", "before, edited") + "\n\nand the user went on below"
-    second = panels.note(edited, ours.replace("steps", "STEPS"))
+    second = known(panels.note(edited, ours.replace("steps", "STEPS")))
     assert "before, edited" in second
     assert "and the user went on below" in second
     assert second.count("<!-- trainmeter -->") == 1
     assert "STEPS" in second
-    assert panels.note(panels.note("mine", ours), ours) is None
+    assert panels.note(known(panels.note("mine", ours)), ours) is None
 
 
 @pytest.mark.parametrize("theirs", ["", "  \n", "a line\n\n\n", "<!-- trainmeter --> without its end", "x" * 4900])
@@ -112,7 +113,7 @@ def test_tm_is_told_the_pages_of_a_run(run, agent):
         f" · charts of all its runs: http://host:5000/#/experiments/{where['experiment_id']}/runs"
         "?viewStateShareKey=trainmeter&compareRunsMode=CHART"
     )
-    assert pages(where).startswith("mlflow ui --backend-store-uri sqlite:")
+    assert known(pages(where)).startswith("mlflow ui --backend-store-uri sqlite:")
     assert pages({"tracking_uri": "http://x", "run_id": "r"}) is None
     assert plugin.where("another", where) is None
 

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 from mlflow.entities import Metric
-from mlflow_reading import artifacts, fresh_run, history
+from tests.known import known
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
 from trainmeter_core.passport.build import build
@@ -33,7 +34,7 @@ def finished(agent, database, client, tapped):
 
 
 def test_a_run_with_a_passport_is_that_passport(finished, database, agent):
-    passport = build(plugin.open_run("mlflow:" + finished, database))
+    passport = build(known(plugin.open_run("mlflow:" + finished, database)))
     assert passport["data"] == agent.passport()["data"]
     assert passport["losses"] == agent.passport()["losses"]
 
@@ -41,7 +42,7 @@ def test_a_run_with_a_passport_is_that_passport(finished, database, agent):
 def test_a_run_that_went_on_after_its_passport_is_counted_by_its_series(finished, database, client):
     """A killed run: the passport of its first row, and sixty steps more."""
     client.log_batch(finished, [Metric("trainmeter/step", 65.0, 9, 65), Metric("trainmeter/tokens", 6500.0, 9, 65)])
-    passport = build(plugin.open_run("mlflow:" + finished, database))
+    passport = build(known(plugin.open_run("mlflow:" + finished, database)))
     assert passport["data"]["steps"]["value"] == 65
     assert passport["data"]["tokens"]["value"] == 6500
     assert passport["data"]["samples"] is None
@@ -52,7 +53,7 @@ def test_a_run_that_never_saw_trainmeter_tells_what_it_knows_and_guesses_nothing
     client.log_batch(run_id, [Metric("train_loss", 3.0 - step / 100, step, step) for step in range(100)])
     client.log_batch(run_id, [Metric("system/gpu_0_utilization_percentage", 80.0, 1, 1)])
     client.set_terminated(run_id, "FAILED")
-    passport = build(plugin.open_run("mlflow:" + run_id, database))
+    passport = build(known(plugin.open_run("mlflow:" + run_id, database)))
     assert passport["losses"]["train_loss"]["count"]["value"] == 100
     assert passport["losses"]["train_loss"]["best"]["value"]["value"] == pytest.approx(2.01)
     assert passport["ends"]["how"] == "crashed"
@@ -88,7 +89,7 @@ def run_with_history(client, database, points):
 
 
 def losses_of(run_id, database):
-    return plugin.open_run("mlflow:" + run_id, database).losses
+    return known(plugin.open_run("mlflow:" + run_id, database)).losses
 
 
 def test_a_real_server_gives_every_page(server, monkeypatch):
@@ -104,7 +105,7 @@ def test_a_real_server_gives_every_page(server, monkeypatch):
 def test_at_most_six_histories_are_read(client, database, monkeypatch):
     run_id = fresh_run(client, "many")
     client.log_batch(run_id, [Metric(f"loss_{number}", 1.0, 1, 1) for number in range(20)])
-    record = plugin.open_run("mlflow:" + run_id, database)
+    record = known(plugin.open_run("mlflow:" + run_id, database))
     assert len(record.losses) == read.MOST_HISTORIES
 
 
@@ -158,7 +159,9 @@ class TestExport:
         passport = {**agent.passport()}
         passport["identity"] = {**passport["identity"], "run_id": "abc123"}
         for rows in (self.rows(25), self.rows(25), self.rows(30)):
-            told = plugin.export("mlflow", passport, {"server": database, "project": "mine", "run": "a name"}, rows)
+            told = known(
+                plugin.export("mlflow", passport, {"server": database, "project": "mine", "run": "a name"}, rows)
+            )
         (run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
         assert told.startswith("mlflow ui ")
         assert run.info.run_id in told

@@ -9,8 +9,8 @@ import threading
 import pytest
 import sqlalchemy
 from mlflow.entities import Metric
-from mlflow_reading import artifacts, fresh_run, history
-from mlflow_server import RealServer
+from tests.e2e.mlflow_server import RealServer
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
 from trainmeter_mlflow import plugin, sender, spool

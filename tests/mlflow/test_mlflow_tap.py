@@ -9,8 +9,8 @@ import threading
 
 import pytest
 from mlflow.entities import Metric, Param, RunTag
-from mlflow_agent import Agent
-from mlflow_reading import fresh_run, history, of_user, points
+from tests.mlflow.mlflow_agent import Agent
+from tests.mlflow.mlflow_reading import fresh_run, history, of_user, points
 
 import mlflow
 from trainmeter_mlflow import plugin, publish
@@ -252,7 +252,12 @@ def test_nothing_is_sent_from_the_users_thread(agent, database, tapped, monkeypa
 
     threads = set()
     send = StoreDoor.send
-    monkeypatch.setattr(StoreDoor, "send", lambda *args: (threads.add(threading.current_thread().name), send(*args))[1])
+
+    def sending(*args):
+        threads.add(threading.current_thread().name)
+        return send(*args)
+
+    monkeypatch.setattr(StoreDoor, "send", sending)
     client_program(database, agent)
     tapped.finish()
     assert threads == {"trainmeter-mlflow"}

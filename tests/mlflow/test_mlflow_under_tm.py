@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from mlflow_reading import artifacts, fresh_run, history, of_user
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, of_user
 
 import mlflow
 from trainmeter_mlflow import spool

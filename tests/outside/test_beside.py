@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainmeter_core.outside import beside
+from trainmeter_core.outside.session import Session
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_failure_of_ours_meanwhile_is_in_the_log_and_the_passport_is_written_a
     def broken(_self):
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(beside.Session, "tick", broken)
+    monkeypatch.setattr(Session, "tick", broken)
     monkeypatch.setattr(beside, "TICK_S", 0.01)
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
     monkeypatch.setattr(sys, "stdin", _NeverEnds(program))

@@ -15,7 +15,7 @@ from trainmeter_core.inside.ring import Ring
 from trainmeter_core.inside.side_file import SideFile
 from trainmeter_core.outside.drain import Drain
 
-SECONDS = (0.5, 0.25, 0.125, 0.0, 0.0, 0.0, 0.1)
+SECONDS = (0.5, 0.25, 0.125, 0.0, 0.0, 0.0)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
 
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.schema import problems

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.known import known
 
 from trainmeter_core.devices import lookup
 from trainmeter_core.outside.job_gpus import gpus_named, peak_of
 from trainmeter_core.readings import Absent
 
-VISIBLE = [
+VISIBLE: list[Any] = [
     SimpleNamespace(uuid="GPU-11111111-a", parent_uuid=None),
     SimpleNamespace(uuid="GPU-22222222-b", parent_uuid=None),
     SimpleNamespace(uuid="MIG-33333333-c", parent_uuid="GPU-44444444-d"),
 ]
-H100, A100 = lookup("NVIDIA H100 80GB HBM3"), lookup("NVIDIA A100-SXM4-80GB")
+H100, A100 = known(lookup("NVIDIA H100 80GB HBM3")), known(lookup("NVIDIA A100-SXM4-80GB"))
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,12 @@ def test_a_rank_names_its_gpus_by_uuid_or_ordinal(names, found):
     ],
 )
 def test_the_peak_is_that_of_the_format_that_ran(description, peak, column):
-    found = peak_of([H100, H100], description, None)
+    found = known(peak_of([H100, H100], description, None))
     assert (found.tflops, found.dtype) == (peak, column)
 
 
 def test_what_the_user_gives_wins():
-    found = peak_of([H100], {"dtype": "bfloat16"}, 500.0)
+    found = known(peak_of([H100], {"dtype": "bfloat16"}, 500.0))
     assert (found.tflops, found.source) == (500.0, "user")
 
 

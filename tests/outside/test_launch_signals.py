@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from tests.known import known
 
 COUNT_SIGNALS = """
     import os, signal, sys, time
@@ -86,7 +87,7 @@ def test_a_signal_sent_to_tm_alone_reaches_the_command_once(tm, program, name):
     process = subprocess.Popen(
         [*tm, program(COUNT_SIGNALS), "0.6", name], stdout=subprocess.PIPE, start_new_session=True
     )
-    assert process.stdout.readline().startswith(b"ready")
+    assert known(process.stdout).readline().startswith(b"ready")
     process.send_signal(signal.Signals[name])
     assert process.communicate(timeout=30)[0].decode() == f"saw ['{name}']\n"
     assert process.returncode == 0
@@ -94,7 +95,7 @@ def test_a_signal_sent_to_tm_alone_reaches_the_command_once(tm, program, name):
 
 def test_term_that_the_command_does_not_handle_ends_both(tm):
     process = subprocess.Popen([*tm, "bash", "-c", "echo ready; exec sleep 30"], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"ready\n"
+    assert known(process.stdout).readline() == b"ready\n"
     process.terminate()
     assert process.wait(timeout=10) == -signal.SIGTERM
 
@@ -105,7 +106,7 @@ def test_in_a_slurm_step_user_signals_are_not_doubled(tm, program):
     process = subprocess.Popen(
         [*tm, program(COUNT_SIGNALS), "0.5", "SIGUSR1", "SIGTERM"], stdout=subprocess.PIPE, env=env
     )
-    assert process.stdout.readline().startswith(b"ready")
+    assert known(process.stdout).readline().startswith(b"ready")
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=30)[0] == b"saw ['SIGTERM']\n"
@@ -128,7 +129,7 @@ def test_under_nohup_a_hangup_touches_neither(tm, program):
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    assert process.stdout.readline() == b"ready\n"
+    assert known(process.stdout).readline() == b"ready\n"
     os.killpg(process.pid, signal.SIGHUP)
     assert process.communicate(timeout=30)[0] == b"done\n"
     assert process.returncode == 0
@@ -167,7 +168,7 @@ def test_tm_killed_hard_leaves_the_command_running_to_its_end(tm, program, tmp_p
     """)
     mark = tmp_path / "mark"
     process = subprocess.Popen([*tm, path, str(mark)], stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"ready\n"
+    assert known(process.stdout).readline() == b"ready\n"
     process.kill()
     process.wait()
     until(lambda: mark.exists() and mark.read_text() == "finished")

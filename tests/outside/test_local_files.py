@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
+from typing import Any
 
 import pytest
 
-from trainmeter_core.outside import local_files
 from trainmeter_core.outside.local_files import LocalFiles
 
 
@@ -24,14 +25,15 @@ class Written:
 def clock(monkeypatch):
     """Seconds, one element."""
     now = [1000.0]
-    monkeypatch.setattr(local_files.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
 def test_a_run_of_days_has_a_row_each_second_at_first_and_then_fewer(tmp_path, clock):
     """Event files of one row a second would grow by five megabytes an hour for ever."""
     files = LocalFiles(tmp_path, [])
-    files._writer = written = Written()
+    written: Any = Written()
+    files._writer = written
     hours = 100
     for second in range(hours * 3600):
         clock[0] += 1.0
@@ -47,7 +49,8 @@ def test_a_run_of_days_has_a_row_each_second_at_first_and_then_fewer(tmp_path, c
 
 def test_what_the_program_emits_is_all_written(tmp_path, clock):
     files = LocalFiles(tmp_path, [])
-    files._writer = written = Written()
+    written: Any = Written()
+    files._writer = written
     files.hold({"trainmeter/step": 0}, 1.7e9)
     clock[0] += 1e6
     files.hold_all([(step, 1.7e9, {"loss": 1.0}) for step in range(1, 100)])

@@ -149,7 +149,8 @@ def test_side_files_go_on_from_the_noted_byte():
     try:
         side = Path(spool.path, "r0-1.jsonl")
         side.write_text('{"type":"span","kind":"checkpoint"}\n')
-        first, second = [], []
+        first: list[dict] = []
+        second: list[dict] = []
         drain = Drain(spool.path, first.append)
         drain.poll()
         spool.note(drain.positions())

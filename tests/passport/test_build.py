@@ -6,7 +6,8 @@ import json
 import math
 
 import pytest
-from passport_runs import (
+from tests.known import known
+from tests.passport.passport_runs import (
     BYTES,
     PARAMETERS,
     PEAK_TFLOPS,
@@ -363,7 +364,9 @@ def test_without_a_whole_count_there_is_no_hfu_and_the_reason_is_told(counted, f
 def test_recomputation_that_the_model_shows_gives_an_hfu_without_a_count():
     record = rich()
     record.counted = Counted()
-    formulas = toy_formulas(record.model)._replace(executed_of_sequence=lambda seq_len, _: 8 * PARAMETERS * seq_len)
+    formulas = known(toy_formulas(record.model))._replace(
+        executed_of_sequence=lambda seq_len, _: 8 * PARAMETERS * seq_len
+    )
     passport = build(record, lambda _: formulas)
     counted = build(rich(), toy_formulas)
     assert passport["efficiency"]["hfu_pct"] == counted["efficiency"]["hfu_pct"]

@@ -8,7 +8,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passport_runs import RECORDS, cpu_run, rich, toy_formulas
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
 from trainmeter_core.passport.build import build, digest
 from trainmeter_core.passport.check import check
@@ -186,7 +186,8 @@ def test_something_follows_from_every_input():
             if kind_of(path) != INPUT:
                 continue
             pattern = next(field for field in INPUTS if fits(field, path))
-            for value in () if pattern in shows else (0, 1, 45.5, 98, 4096, 10**9, "fp8", "hf", None, {}, ["x"]):
+            values: tuple = (0, 1, 45.5, 98, 4096, 10**9, "fp8", "hf", None, {}, ["x"])
+            for value in () if pattern in shows else values:
                 forged = copy.deepcopy(passport)
                 at(forged, path[:-1])[path[-1]] = value
                 if not problems(signed(forged)) and check(signed(forged), toy_formulas):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from passport_runs import cpu_run, rich, toy_formulas
+from tests.passport.passport_runs import cpu_run, rich, toy_formulas
 
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.page import render

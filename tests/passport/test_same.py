@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from passport_runs import rich, toy_formulas
+from tests.passport.passport_runs import rich, toy_formulas
 
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.same import MAY_DIFFER, differences

@@ -6,7 +6,7 @@ import copy
 import xml.etree.ElementTree as ET
 
 import pytest
-from passport_runs import RECORDS, cpu_run, rich, toy_formulas
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
 from trainmeter_core.passport import compare, overlay, svg
 from trainmeter_core.passport.build import build
@@ -56,7 +56,7 @@ def test_pictures_are_svg_for_light_and_dark_pages_without_script_or_network(nam
 
 def test_the_parts_of_the_time_bar_fill_it():
     root = ET.fromstring(svg.time_shares(build(rich(), toy_formulas)))
-    bar = [float(rect.get("width")) for rect in root.iter(SVG + "rect") if rect.get("y") == "30"]
+    bar = [float(rect.attrib["width"]) for rect in root.iter(SVG + "rect") if rect.get("y") == "30"]
     assert sum(bar) == pytest.approx(svg.WIDTH, abs=0.1)
 
 

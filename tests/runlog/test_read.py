@@ -267,7 +267,7 @@ def test_a_place_that_is_told_twice_is_one_place_with_all_that_was_told(tmp_path
 
 def test_the_table_of_record_types_is_what_the_reader_knows(tmp_path):
     """Every documented required field is needed, and every type is read."""
-    samples = {
+    samples: dict[str, dict] = {
         "process": {"rank": 0, "local_rank": 0, "world_size": 1, "pid": 1},
         "model": {"rank": 0, "description": {}},
         "parallel": {"rank": 0, "batch_ranks": 2, "counts": True},

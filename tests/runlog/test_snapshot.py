@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from trainmeter_core.runlog import read, snapshot
 from trainmeter_core.runlog.read import RunReader, read_run
 from trainmeter_core.runlog.write import RunWriter
 
-LINES = [
+LINES: list[dict] = [
     {"type": "process", "rank": 0, "pid": 1, "world_size": 2, "local_rank": 0, "python": "3.12", "torch": "2.9"},
     {"type": "hardware", "gpus": [{"uuid": "GPU-1", "name": "NVIDIA H100"}], "cpu": "x", "peak_tflops": 989.4},
     {"type": "model", "rank": 0, "description": {"config": {"a": [1, 2, {"b": None}]}, "parts": []}},
@@ -118,7 +119,7 @@ def test_who_had_to_read_a_long_log_leaves_a_snapshot_of_it(tmp_path, monkeypatc
 def test_another_users_directory_stays_as_it_is(tmp_path, monkeypatch):
     writer = written(tmp_path)
     monkeypatch.setattr(read, "_LONG", 1000)
-    monkeypatch.setattr(read.os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
     before = sorted(path.name for path in writer.directory.iterdir())
     read_run(writer.directory)
     assert sorted(path.name for path in writer.directory.iterdir()) == before

@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
 
 pytest.importorskip("torch")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.known import known
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
+from tests.shape_from.shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 
 from trainmeter_core.flops import all_training_flops, flops_per_token, training_flops  # noqa: E402
@@ -89,7 +90,7 @@ def through_json(description):
 
 
 def shape(model):
-    found, source = shape_of(through_json(describe(model)))
+    found, source = known(shape_of(through_json(describe(model))))
     return found, source
 
 
@@ -155,7 +156,7 @@ def test_nanogpt_counts_as_its_own_estimate_mfu():
 def test_a_gpt_config_alone_gives_the_counts_of_the_model():
     model = GPT(GPTConfig(bias=True))
     description = describe(model)
-    alone, source = shape_of({**description, "modules": []})
+    alone, source = known(shape_of({**description, "modules": []}))
     assert source == "gpt_config"
     assert all_training_flops(alone, BATCH) == all_training_flops(shape(model)[0], BATCH)
 
@@ -164,7 +165,7 @@ def test_a_llama_model_counts_as_the_closed_form_and_as_its_args_alone():
     model = Llama(LlamaArgs())
     closed = dense_decoder(layers=2, width=64, heads=8, kv_heads=2, ffn=176, gated=True, vocabulary=128, norms=5 * 64)
     found, source = shape(model)
-    alone, source_alone = shape_of({**describe(model), "modules": []})
+    alone, source_alone = known(shape_of({**describe(model), "modules": []}))
     assert (source, source_alone) == ("llama_config", "llama_config")
     expected = all_training_flops(closed, BATCH)
     assert all_training_flops(found, BATCH) == expected
@@ -240,9 +241,9 @@ def test_torch_s_own_encoder_decoder_has_two_streams():
 def test_pictures_beside_the_text_leave_only_the_count_of_parameters():
     description = describe(GPT(GPTConfig()))
     config = {**description["config"], "model_type": "some_vlm", "vision_config": {"patch_size": 14}}
-    found, _ = shape_of({**description, "config": config})
+    found, _ = known(shape_of({**description, "config": config}))
     counts = all_training_flops(found, BATCH)
-    assert counts["hf"] == 6 * BATCH.tokens * (found.parameters - found.lookup_parameters)
+    assert counts["hf"] == 6 * BATCH.tokens * (known(found.parameters) - found.lookup_parameters)
     assert "pictures" in str(counts["torchtitan"])
 
 

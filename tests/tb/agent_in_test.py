@@ -5,36 +5,31 @@ from __future__ import annotations
 import contextlib
 import time
 
+from tests.stand_in_agent import StandIn
+
 from trainmeter_core.passport.build import build
 from trainmeter_core.run_record import RunRecord, StepBlock
 
 BATCH, LENGTH = 1, 524289
 
 
-class Agent:
+class Agent(StandIn):
     """Implements `AgentFace`: a row per new optimizer step, at most one in `every` seconds; failures are raised."""
 
     def __init__(self, every: float = 0.0) -> None:
+        super().__init__()
         self.every = every
-        self.steps = 0
         self.rows: list[dict[str, float]] = []
         self.observed: list[tuple[dict[str, float], int | None]] = []
-        self.places: list[tuple[str, dict[str, str]]] = []
-        self.logging_calls = 0
         self.failures: list[str] = []
         self.at_rows: list = []
         self._told = -1
         self._last = -1e9
 
     def step(self) -> None:
-        self.steps += 1
+        super().step()
         for work in self.at_rows:
             work()
-
-    @contextlib.contextmanager
-    def logging(self):
-        self.logging_calls += 1
-        yield
 
     def observe(self, scalars, step) -> None:
         self.observed.append((dict(scalars), step))
@@ -58,13 +53,10 @@ class Agent:
         self.rows.append(row)
         return row
 
-    def row_of_run(self, final: bool = False, reader: str = ""):
-        return self.row(final=final, reader=reader)
-
     def readings(self):
         return {"trainmeter/node/load_1": 1.5}
 
-    def passport(self):
+    def passport(self, part=None):
         record = RunRecord(world_size=1)
         record.identity.script, record.identity.name = "train.py", "pi <b>*x*</b> | y"
         record.identity.started = 1_700_000_000.0
@@ -82,9 +74,6 @@ class Agent:
         )
         record.add_steps(0, block)
         return build(record)
-
-    def publishes_to(self, tracker: str, **where: str) -> None:
-        self.places.append((tracker, where))
 
     @contextlib.contextmanager
     def guard(self, site: str):

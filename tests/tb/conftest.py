@@ -7,8 +7,8 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from agent_in_test import Agent
-from tf_python import TF_PYTHON
+from tests.tb.agent_in_test import Agent
+from tests.tb.tf_python import TF_PYTHON
 
 from trainmeter_tb import plugin
 

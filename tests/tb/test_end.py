@@ -7,10 +7,11 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
-import reading
-from agent_in_test import LENGTH
+from tests.tb import reading
+from tests.tb.agent_in_test import LENGTH
 
 from trainmeter_tb import plugin
 
@@ -79,7 +80,7 @@ def test_the_program_may_end_without_close(package, tmp_path):
     program = f"""
         import sys, atexit
         sys.path[:0] = {sys.path!r}
-        from agent_in_test import Agent
+        from tests.tb.agent_in_test import Agent
         from trainmeter_tb import plugin
         agent = Agent()
         atexit.register(plugin.finish, agent)
@@ -132,11 +133,10 @@ def test_no_session_log_is_ever_ours(tapped, agent, tmp_path):
 
 def test_a_long_run_writes_its_passport_again_now_and_then(tapped, agent, tmp_path, monkeypatch):
     """Should it be killed, what is left is not older than a fifth of the run."""
-    from trainmeter_tb import publish
 
     publisher = next(iter(plugin._publishers.values()))
     clock = [publisher._started]
-    monkeypatch.setattr(publish.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     writer = tapped.SummaryWriter(str(tmp_path))
     for step in range(200):
         clock[0] += 30.0

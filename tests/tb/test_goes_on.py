@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-import reading
+from tests.tb import reading
 
 pytest.importorskip("torch")
 

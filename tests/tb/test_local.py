@@ -6,7 +6,8 @@ import shlex
 import subprocess
 import sys
 
-import reading
+from tests.known import known
+from tests.tb import reading
 
 from trainmeter_core.readings import Absent
 from trainmeter_tb import plugin
@@ -14,7 +15,7 @@ from trainmeter_tb import plugin
 
 def test_rows_layout_and_passport_are_written(tmp_path):
     directory = tmp_path / "a run's tb"
-    writer = plugin.open_local(str(directory))
+    writer = known(plugin.open_local(str(directory)))
     writer.write({"trainmeter/tokens": 16777216.0, "trainmeter/mfu_pct": 40.0}, 3, 123.5)
     writer.write({"trainmeter/tokens": 16777218.0, "trainmeter/mfu_pct": float("nan")}, 4, 124.5)
     assert reading.scalars(directory, "trainmeter/tokens")[0] == (3, 16777216.0), "a running run can be watched"

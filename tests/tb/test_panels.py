@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import reading
 from tensorboard.plugins.custom_scalar import layout_pb2
+from tests.tb import reading
 
 from trainmeter_tb import panels
 

@@ -7,9 +7,10 @@ import struct
 import time
 
 import pytest
-import reading
-from agent_in_test import LENGTH
 from tensorboard.compat.proto import event_pb2
+from tests.known import known
+from tests.tb import reading
+from tests.tb.agent_in_test import LENGTH
 
 from trainmeter_core.passport.build import build
 from trainmeter_tb import plugin
@@ -87,7 +88,7 @@ def test_the_quick_way_reads_what_protobuf_reads(tmp_path, step, tag):
 
 def test_a_run_that_was_closed_gives_the_passport_that_was_written(tapped, agent, tmp_path):
     train(tapped, agent, tmp_path)
-    record = plugin.open_run(str(tmp_path))
+    record = known(plugin.open_run(str(tmp_path)))
     written = json.loads(reading.strings(tmp_path, "trainmeter/passport_json")[-1][1])
     read = build(record)
     assert read["data"] == written["data"]
@@ -99,7 +100,7 @@ def test_a_run_that_was_closed_gives_the_passport_that_was_written(tapped, agent
 def test_one_event_file_is_a_run_too(tapped, agent, tmp_path):
     train(tapped, agent, tmp_path)
     (path,) = reading.files(tmp_path)
-    assert build(plugin.open_run(path))["data"]["steps"]["value"] == 5
+    assert build(known(plugin.open_run(path)))["data"]["steps"]["value"] == 5
 
 
 def test_a_killed_run_gives_the_counts_of_its_series_and_no_flops_of_a_part(tapped, agent, tmp_path):
@@ -110,7 +111,7 @@ def test_a_killed_run_gives_the_counts_of_its_series_and_no_flops_of_a_part(tapp
     while len(reading.rows(tmp_path)) < 9 and time.monotonic() < until:
         writer.flush()  # tensorboardX's leaves what still is in its queue
         time.sleep(0.01)
-    passport = build(plugin.open_run(str(tmp_path)))
+    passport = build(known(plugin.open_run(str(tmp_path))))
     assert passport["data"]["steps"]["value"] == 39
     assert passport["data"]["tokens"]["value"] == 39 * LENGTH
     assert passport["identity"]["script"] == "train.py"
@@ -124,7 +125,7 @@ def test_of_several_runs_one_must_be_named(tapped, agent, tmp_path):
     train(tapped, agent, tmp_path / "b")
     with pytest.raises(ValueError, match="several runs; name one: a, b"):
         plugin.open_run(str(tmp_path))
-    assert build(plugin.open_run(str(tmp_path / "b")))["data"]["steps"]["value"] == 10
+    assert build(known(plugin.open_run(str(tmp_path / "b"))))["data"]["steps"]["value"] == 10
 
 
 def test_what_is_not_ours_is_told_apart(package, tmp_path):
@@ -146,7 +147,7 @@ def test_damage_is_passed_over_and_noted(tapped, agent, tmp_path):
         file.write(b"\xff" * 8)
     with open(path, "ab") as file:
         file.write(b"\x10\0\0")
-    record = plugin.open_run(str(tmp_path))
+    record = known(plugin.open_run(str(tmp_path)))
     assert record.notes.junk_lines == 1
     assert record.notes.torn_tail
     assert build(record)["data"]["steps"]["value"] == 50
@@ -160,7 +161,7 @@ def test_a_passport_that_is_none_is_not_believed(tmp_path, text):
     add_row(event, {"trainmeter/step": 3.0})
     add_string(event, PASSPORT_JSON_TAG, OWN_PLUGIN, text.encode())
     (tmp_path / "events.out.tfevents.1").write_bytes(framed(event.SerializeToString()))
-    assert build(plugin.open_run(str(tmp_path)))["data"]["steps"]["value"] == 3
+    assert build(known(plugin.open_run(str(tmp_path))))["data"]["steps"]["value"] == 3
 
 
 def test_a_resumed_run_is_one_run_of_several_files(tapped, agent, tmp_path):

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-import reading
-from tf_python import TF_PYTHON
+from tests.known import known
+from tests.tb import reading
+from tests.tb.tf_python import TF_PYTHON
 
 from trainmeter_tb.events import told_by
 
@@ -85,14 +86,14 @@ def pair(request, tmp_path_factory):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    done = []
+    done = {}
     for name, under in {"bare": [], "tm": [sys.executable, "-m", "trainmeter_core", "--"]}.items():
-        words = [*under, TF_PYTHON, str(folder / "train.py"), str(folder / name)]
-        done.append(subprocess.run(words, capture_output=True, text=True, timeout=240, env=env))
-        assert done[-1].returncode == 0, done[-1].stderr
+        words = [*under, known(TF_PYTHON), str(folder / "train.py"), str(folder / name)]
+        done[name] = subprocess.run(words, capture_output=True, text=True, timeout=240, env=env)
+        assert done[name].returncode == 0, done[name].stderr
     [directory] = (folder / "home" / "runs").iterdir()
     passport = json.loads((directory / "passport.json").read_text())
-    return request.param, Pair(*done, (folder / "bare" / beneath, folder / "tm" / beneath), passport)
+    return request.param, Pair(**done, logs=(folder / "bare" / beneath, folder / "tm" / beneath), passport=passport)
 
 
 def logged(directory):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import subprocess
 import sys
 
 import pytest
+from tests.known import known
 
 from trainmeter_tb import plugin, server
 
@@ -41,13 +43,13 @@ def test_what_it_cannot_show_it_leaves_to_others(tracker, place):
 
 
 def test_it_is_none_without_tensorboard(tmp_path, monkeypatch):
-    monkeypatch.setattr(server.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     assert server.serve(str(tmp_path), 0, keep=False) is None
 
 
 def test_starting_and_ending_it_waits_for_nothing(tmp_path):
     """Ended while it still loads, it is gone at once."""
-    mine = server.serve(str(tmp_path), 0, keep=False)
+    mine = known(server.serve(str(tmp_path), 0, keep=False))
     assert not mine.is_up()
     assert not mine.is_gone()
     mine.close()

@@ -8,8 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-import reading
-from agent_in_test import Agent
+from tests.tb import reading
+from tests.tb.agent_in_test import Agent
 
 from trainmeter_tb import plugin
 

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import reading
-from agent_in_test import Agent
+from tests.tb import reading
+from tests.tb.agent_in_test import Agent
 
 from trainmeter_tb import plugin, tf
 from trainmeter_tb.records import framed

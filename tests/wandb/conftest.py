@@ -13,18 +13,17 @@ from types import SimpleNamespace
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+ROOT = Path(__file__).resolve().parents[2]
 
 pytest.importorskip("wandb.sdk.wandb_run")
 
-from fakes.wandb import Backend  # noqa: E402
+from tests.fakes.wandb import Backend  # noqa: E402
 
 # What a program starts with: the counting agent, and the tap as `tm` would install it.
 PREAMBLE = """
 import atexit, json, os, sys
 sys.path[:0] = {paths!r}
-from counting_agent import Agent
+from tests.wandb.counting_agent import Agent
 agent = Agent(every=float(os.environ.get("ROW_EVERY", "0")), script=os.environ.get("SCRIPT", "train.py"))
 def told():
     if os.getpid() == owner:
@@ -77,7 +76,7 @@ def run_program(
     """Run a program that uses `wandb` and `agent`; gives its exit code, stderr and what the agent was told."""
     told = directory / "told.json"
     told.unlink(missing_ok=True)
-    text = PREAMBLE.format(paths=[str(HERE), str(HERE.parent)], told=str(told)) + textwrap.dedent(body)
+    text = PREAMBLE.format(paths=[str(ROOT)], told=str(told)) + textwrap.dedent(body)
     done = subprocess.run(
         [sys.executable, "-c", text],
         env={**client_environment(directory), **env, **more, "TAPPED": "1" if tapped else "0"},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
+from typing import Any
+
+from tests.stand_in_agent import StandIn
 
 from trainmeter_core.passport.build import build
 from trainmeter_core.run_record import RunRecord, StepBlock
 
 TOKENS_PER_STEP = 524289
-GPT2 = {
+GPT2: dict[str, Any] = {
     "class": "GPT2LMHeadModel",
     "config": {"model_type": "gpt2", "vocab_size": 512, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
     "params": {"total": 141440, "trainable": 141440, "lookup": 40960, "position_lookup": 8192, "norm_bias": 1600},
@@ -18,29 +20,19 @@ GPT2 = {
 }
 
 
-class Agent:
+class Agent(StandIn):
     """Implements `AgentFace`: a row per new optimizer step, at most one in `every` seconds; failures are raised."""
 
     def __init__(self, every: float = 0.0, script: str = "train.py") -> None:
+        super().__init__()
         self.every = self.row_interval_s = every
         self.script = script
-        self.steps = 0
         self.observed: list[dict[str, float]] = []
-        self.places: list[tuple[str, dict[str, str]]] = []
-        self.logging_calls = 0
         self.failures: list[str] = []
         self._row: dict[str, float] | None = None
         self._row_step = 0
         self._taken: dict[str, int] = {}
         self._last = -1e9
-
-    def step(self) -> None:
-        self.steps += 1
-
-    @contextlib.contextmanager
-    def logging(self):
-        self.logging_calls += 1
-        yield
 
     def observe(self, scalars, step) -> None:
         self.observed.append(dict(scalars))
@@ -93,9 +85,6 @@ class Agent:
             ),
         )  # fmt: skip
         return json.loads(json.dumps(build(record)))
-
-    def publishes_to(self, tracker: str, **where: str) -> None:
-        self.places.append((tracker, where))
 
     def guard(self, site: str):
         return Guard(site, self.failures)

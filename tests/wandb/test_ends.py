@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.fakes.wandb import Backend
 from tests.wandb.conftest import run_program
-
-from fakes.wandb import Backend
 
 BODY = """
 run = wandb.init(project="p", config={"lr": 0.1})

@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from tests.known import known
 from tests.wandb.conftest import run_tm
 
 from trainmeter_core.outside.replay import rows
@@ -83,7 +84,7 @@ def test_offline_it_is_a_directory_for_wandb_sync_written_once(finished, tmp_pat
     again = run_tm(tmp_path, ["export", "wandb", "--offline", "--project", "p"], env={})
     assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
     assert first.stdout == again.stdout
-    run = read_file(local_file(first.stdout.strip()))
+    run = read_file(known(local_file(first.stdout.strip())))
     assert run.rows == STEPS
     assert run.series["trainmeter/step"].last.value == STEPS
     assert len(list((tmp_path / "wandb").glob("offline-run-*"))) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.known import known
 from tests.wandb.conftest import users
 
 BODY = """
@@ -12,7 +15,7 @@ for step in range(5):
     run.log({"loss": step})
 run.finish()
 """
-FAULTS = {
+FAULTS: dict[str, dict[str, Any]] = {
     "slow": {"delay_s": 0.3},
     "500 twice": {"statuses": [500, 500]},
     "404 for ever": {"always": 404},
@@ -72,7 +75,7 @@ def test_a_backend_that_goes_away_in_the_middle_leaves_the_data_on_disk(program,
     from trainmeter_wandb.read import local_file, read_file
 
     (directory,) = (tmp_path / "wandb").glob("run-*")
-    run = read_file(local_file(str(directory)))
+    run = read_file(known(local_file(str(directory))))
     assert run.series["loss"].last.value == 4
     assert run.series["trainmeter/step"].last.value == 5
     assert run.page is not None

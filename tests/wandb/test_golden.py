@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from tests.known import known
 from tests.wandb.conftest import users
 
 from trainmeter_wandb.read import local_file
@@ -79,7 +80,7 @@ def test_offline_the_users_rows_are_the_same_as_well(program, tmp_path, body):
     for tapped in (False, True):
         program(body, env={}, tapped=tapped)
         (directory,) = (tmp_path / "wandb").glob("offline-run-*")
-        kinds = [(record.WhichOneof("record_type"), record) for record in records(local_file(str(directory)))]
+        kinds = [(record.WhichOneof("record_type"), record) for record in records(known(local_file(str(directory))))]
         rows = [
             {"/".join(item.nested_key) or item.key: item.value_json for item in record.history.item}
             for kind, record in kinds

@@ -6,10 +6,11 @@ import json
 import shutil
 
 import pytest
+from tests.fakes.wandb import Backend
+from tests.known import known
 from tests.wandb.conftest import client_environment, run_program, run_tm
 from tests.wandb.counting_agent import GPT2
 
-from fakes.wandb import Backend
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.schema import problems
 from trainmeter_core.run_tables import Statistics
@@ -62,7 +63,7 @@ def test_offline_then_sync_brings_rows_panels_and_artifact(synced):
 def test_an_offline_directory_and_its_file_give_the_passport(offline):
     (path,) = offline.glob("*.wandb")
     for ref in (str(offline), str(path)):
-        passport = build(read.open_run(ref))
+        passport = build(known(read.open_run(ref)))
         assert passport["identity"]["run_id"] == "pi31415"
         assert passport["data"]["steps"]["value"] == 6
         assert passport["efficiency"]["mfu_pct"]["value"] > 0
@@ -72,7 +73,7 @@ def test_the_file_alone_gives_its_series(offline, tmp_path):
     """Copied away from its panels: counts and losses are there, and what is not is a gap."""
     (path,) = offline.glob("*.wandb")
     alone = shutil.copy(path, tmp_path / "alone.wandb")
-    passport = build(read.open_run(str(alone)))
+    passport = build(known(read.open_run(str(alone))))
     assert passport["data"]["steps"]["value"] == 5
     assert passport["data"]["tokens"]["value"] == 5 * 524289
     assert passport["losses"]["loss"]["best"]["value"]["value"] == 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.wandb.counting_agent import Agent
@@ -28,7 +29,7 @@ class Private:
 
 
 class OtherOrder(Private):
-    def _log(self, data, commit=None, step=None):
+    def _log(self, data, commit=None, step=None):  # type: ignore[override]  # that is the point
         return data
 
     def log(self, data, step=None, commit=None, sync=None):
@@ -48,7 +49,7 @@ def test_a_method_is_taken_by_its_signature_the_private_one_first(run, name):
 
 
 def test_a_client_that_is_not_known_is_left_as_it_is():
-    module = ModuleType("client")
+    module: Any = ModuleType("client")
     module.Run = Neither
     before = dict(vars(Neither))
     agent = Agent()

@@ -26,7 +26,7 @@ STATIC = os.path.join(os.path.dirname(__file__), "static")
 FILES = {"index.js": "text/javascript", "index.css": "text/css"}
 
 
-class TrainmeterTab(TBPlugin):  # type: ignore[misc]  # tensorboard has no types
+class TrainmeterTab(TBPlugin):
     """Reads through `context.data_provider` alone, so that it works with every data server."""
 
     plugin_name = OWN_PLUGIN

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .backend import Backend
-    from .state import Run
+    from .state import Run as StoredRun
 
 ENTITY = "stub"
 
@@ -48,7 +48,7 @@ class Operations:
     # --- the server ---------------------------------------------------------------------------------------------
 
     def Viewer(self, given: Json, query: str) -> Json:
-        nobody = {"edges": []}
+        nobody: Json = {"edges": []}
         return {
             "viewer": {
                 "id": "VXNlcjox", "entity": ENTITY, "username": ENTITY, "name": ENTITY, "email": "s@example.invalid",
@@ -225,12 +225,12 @@ class Operations:
     def CreateArtifactManifest(self, given: Json, query: str) -> Json:
         identity, name = given.get("artifactID"), given.get("name")
         url = f"{self.backend.url}/storage/manifest/{identity}/{name}"
-        file = {"id": "RmlsZQ", "name": name, "displayName": name, "uploadUrl": url, "uploadHeaders": []}
+        file: Json = {"id": "RmlsZQ", "name": name, "displayName": name, "uploadUrl": url, "uploadHeaders": []}
         return {"createArtifactManifest": {"artifactManifest": {"id": "TWFuOg", "file": file}}}
 
     def UpdateArtifactManifest(self, given: Json, query: str) -> Json:
         url = f"{self.backend.url}/storage/manifest/{given.get('artifactID') or 'unknown'}/final"
-        file = {"id": "RmlsZQ", "name": "m", "displayName": "m", "uploadUrl": url, "uploadHeaders": []}
+        file: Json = {"id": "RmlsZQ", "name": "m", "displayName": "m", "uploadUrl": url, "uploadHeaders": []}
         return {"updateArtifactManifest": {"artifactManifest": {"id": given.get("artifactManifestID"), "file": file}}}
 
     def CreateArtifactFiles(self, given: Json, query: str) -> Json:
@@ -274,11 +274,11 @@ class Operations:
         view = {key: known.get(key) for key in ("id", "name", "displayName", "type", "spec", "description")}
         return {"upsertView": {"view": {"project": project, **view}, "inserted": inserted}}
 
-    def _run(self, given: Json) -> Run | None:
+    def _run(self, given: Json) -> StoredRun | None:
         name = given.get("name") or given.get("runName") or given.get("run") or ""
         return self.backend.find(given.get("entity") or given.get("entityName"), _project(given), name)
 
-    def _found(self, given: Json) -> Run:
+    def _found(self, given: Json) -> StoredRun:
         run = self._run(given)
         assert run is not None, given
         return run
@@ -288,7 +288,7 @@ def _project(given: Json) -> str | None:
     return given.get("project") or given.get("projectName")
 
 
-def _history_keys(run: Run) -> Json:
+def _history_keys(run: StoredRun) -> Json:
     kinds = {int: "number", float: "number", str: "string"}
     keys: dict[str, Json] = {}
     for row in run.history:

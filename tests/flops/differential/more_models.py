@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiny_models import _BASE, _GQA, _MLA, _WIDE, Case
+from tests.flops.differential.tiny_models import _BASE, _GQA, _MLA, _WIDE, Case
 
 _MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 24}
 _LINEAR = {

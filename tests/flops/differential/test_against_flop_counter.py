@@ -9,11 +9,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.known import known
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
+from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
@@ -44,7 +45,7 @@ def without_mask(shape):
 
 
 def exact(model, case):
-    shape, _source = shape_of(json.loads(json.dumps(describe(model))))
+    shape, _source = known(shape_of(json.loads(json.dumps(describe(model)))))
     batch = {
         "tokens": Batch(B, T),
         "pairs": Batch(B, T, TARGET_LEN),
@@ -117,7 +118,7 @@ def test_mamba_differs_by_its_scan_and_its_grouped_convolution():
     model = eager("mamba")
     counter = counted(model, inputs_of(CASES["mamba"], model.config, "cpu"))
     per_op = counter.get_flop_counts()["Global"]
-    shape, _source = shape_of(describe(model))
+    shape, _source = known(shape_of(describe(model)))
     linears = tuple(m for m in shape.matmuls if m.role != "ssm.conv")
     per_scan = sum(2 * 3 * scan.flops // 7 * scan.count for scan in shape.scans) * B * T
     no_convolution = sum(flops for op, flops in per_op.items() if "convolution" not in str(op))

@@ -8,16 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402, N812 - after the skip; the field's name
-from torch import nn  # noqa: E402
-from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+import torch
+import torch.nn.functional as F  # noqa: N812 - after the skip; the field's name
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
-from trainmeter_core.inside.counted import Call, NotSeen, count, facts_of  # noqa: E402
-from trainmeter_core.inside.counted.formulas import looks_like_matmul  # noqa: E402
+from trainmeter_core.inside.counted import Call, NotSeen, count, facts_of
+from trainmeter_core.inside.counted.formulas import looks_like_matmul
 
 B, T, D, HEADS, V = 2, 8, 16, 2, 30
 LONG_S = 120.0
@@ -249,7 +250,7 @@ def test_an_operation_of_an_extension_without_a_formula_is_named(tokens):
     attention.register_autograd(lambda ctx, grad: grad)
 
     class Model(Tiny):
-        def forward(self, tokens):
+        def forward(self, tokens, targets=None):
             return self.head(attention(attention(self.table(tokens))))
 
     found = count(Model(), call_of(tokens), LONG_S)

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "fakes" / "nvml"))
-
-import fake_nvml
+from tests.fakes.nvml import fake_nvml
 
 PRELUDE = """
 import json

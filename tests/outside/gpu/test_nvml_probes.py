@@ -64,7 +64,7 @@ def test_one_answer_ends_the_waiting():
 
 def test_an_absence_that_is_no_refusal_does_not_slow_the_question():
     clock = Clock()
-    probe = Probe(lambda: Absent("no sample yet"), clock)
+    probe: Probe[float] = Probe(lambda: Absent("no sample yet"), clock)
     assert [probe.read() for _ in range(3)] == [Absent("no sample yet")] * 3
 
 

@@ -15,14 +15,14 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-import fake_nvml
 import pytest
+from tests.fakes.nvml import fake_nvml
 
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "tests" / "outside" / "programs" / "train_on_gpu.py"
-FLEET_MFU = re.search(r"```promql\n(.*?)```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)[1].strip()
+[FLEET_MFU] = re.findall(r"```promql\n(.*?)\n*```", (ROOT / "docs" / "fleet.md").read_text(), re.DOTALL)[:1]
 
 
 def free_port():

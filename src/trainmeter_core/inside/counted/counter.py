@@ -21,7 +21,7 @@ class GaveUp(BaseException):
     """Counting ended early; the text says why."""
 
 
-class Counter(TorchDispatchMode):  # type: ignore[misc]  # torch is not there when types are checked
+class Counter(TorchDispatchMode):
     """A dispatch mode with the sum in `flops`, and in `gaps` how often an operation without a formula was met.
 
     It has no module tracker, unlike torch's FlopCounterMode: that one registers global module hooks, which a compiled

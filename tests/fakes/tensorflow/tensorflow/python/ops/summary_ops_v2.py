@@ -1,5 +1,7 @@
 """Event files as TensorFlow writes them: named ``….v2``, scalars as float tensors, ten events to a flush."""
 
+from __future__ import annotations
+
 import os
 import socket
 import struct
@@ -11,7 +13,7 @@ from typing_extensions import Self
 
 _QUEUE = 10
 _FLOAT = 1
-_current = []
+_current: list[_Writer] = []
 
 
 class _Writer:
@@ -23,7 +25,7 @@ class _Writer:
         self.write(Event(wall_time=time.time(), file_version="brain.Event:2"))
         self.flush()
 
-    def as_default(self) -> "_Writer":
+    def as_default(self) -> _Writer:
         return self
 
     def __enter__(self) -> Self:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import tempfile
 
 import pytest
 
 os.environ["TRAINMETER_STRICT"] = "1"
-os.environ.setdefault("TRAINMETER_HOME", tempfile.mkdtemp(prefix="trainmeter-tests-"))
+if "TRAINMETER_HOME" not in os.environ:
+    os.environ["TRAINMETER_HOME"] = tempfile.mkdtemp(prefix="trainmeter-tests-")
+    atexit.register(shutil.rmtree, os.environ["TRAINMETER_HOME"], ignore_errors=True)
 
 # A suite started in the background or under nohup hands ignored signals on to every program it starts, tm among them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -304,14 +304,17 @@ def test_a_home_that_cannot_be_written_costs_the_program_nothing(tmp_path, fault
     faults.survived()
 
 
+def directories_in_place(run):
+    for name in ("passport.json", "passport.md", "snapshot.json", ".log.jsonl.new"):
+        (run / name).mkdir()
+
+
 RUN_FAULTS: dict[str, Callable[[Path], object]] = {
     "the run directory is removed": shutil.rmtree,
     "the run directory becomes a file": hurt.replace_by_file,
     "pipes stand in the run directory": lambda run: [pipe_in_place(path) for path in run.iterdir()],
     "all runs are moved away": lambda run: run.parent.rename(run.parent.parent / "elsewhere"),
-    "directories stand in the place of what is written last": lambda run: [
-        (run / name).mkdir() for name in ("passport.json", "passport.md", "snapshot.json", ".log.jsonl.new")
-    ],
+    "directories stand in the place of what is written last": directories_in_place,
 }
 
 

@@ -42,7 +42,7 @@ def test_a_model_in_any_wrapping_counts_as_torch_counts_it(launch, name):
     run = launch.tm(
         "--count", "--peak-tflops", "0.1", *(("--", *TORCHRUN) if launcher is TORCHRUN else ()), *words, env=env
     )
-    assert (run.code, run.stdout) == (bare.code, bare.stdout)
+    assert (run.code, run.stdout) == (bare.code, bare.stdout), run.stderr
     assert run.code == 0
     [counted] = run.records("counted")
     assert (counted["gaps"], counted["absent"]) == ([], "")

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ HERE = Path(__file__).parent
 TM = [sys.executable, "-m", "trainmeter_core"]
 ALL = tiny_training.STEPS
 HANGS_AFTER_S = 60.0
+# Here, not in the program: a machine without descriptors imports nothing.
+INSTALL = {tap: importlib.import_module("trainmeter_core.inside.taps." + tap).install for tap in TAPS}
 
 
 class Fork:
@@ -69,8 +72,11 @@ class Fork:
             guard.STRICT = False
             program(self.spool)
             code = 0
+        except Exception:  # noqa: BLE001 - the test shows it
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
 
     def ends(self) -> tuple[set[int], str]:
@@ -108,8 +114,7 @@ def measured(spool: Path) -> None:
     """What `tm` puts into a program that imports torch."""
     agent = this_process._agent = Agent(str(spool))
     for tap, module in TAPS.items():
-        install = importlib.import_module(f"trainmeter_core.inside.taps.{tap}").install
-        agent.install(tap, install, sys.modules[module])
+        agent.install(tap, INSTALL[tap], sys.modules[module])
 
 
 def training(fault: str = "", first: bool = False, under_tm: bool = True):

@@ -1,0 +1,1 @@
+"""Tests; a package, so that no other of that name can stand in its place."""

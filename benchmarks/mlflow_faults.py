@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import mlflow
 from tests.e2e.mlflow_server import RealServer
 from tests.mlflow.moody_proxy import MoodyProxy
-
-import mlflow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

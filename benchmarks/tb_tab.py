@@ -13,8 +13,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir))
 
 from playwright.sync_api import sync_playwright
-from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
 
+from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
 from trainmeter_core.series import TIME_KINDS
 from trainmeter_tb.local import LocalEvents
 

@@ -46,6 +46,7 @@ def train(logdir: Path) -> None:
 def browser() -> Iterator[Any]:
     """A Chromium, by Playwright."""
     from playwright.sync_api import sync_playwright
+
     from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS
 
     with sync_playwright() as playwright:

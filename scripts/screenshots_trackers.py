@@ -54,9 +54,8 @@ def train(folder: Path, tracker: str, name: str, seconds: float, **variables: st
 
 def shoot_mlflow(chromium: Any, folder: Path, seconds: float) -> None:
     """The run's charts, its panel, and the view that all runs of the experiment share."""
-    from tests.e2e.mlflow_server import tracking_server
-
     import mlflow
+    from tests.e2e.mlflow_server import tracking_server
 
     with tracking_server(folder / "mlflow") as uri:
         for name in RUNS if seconds else ():

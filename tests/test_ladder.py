@@ -6,8 +6,8 @@ import itertools
 import math
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core import ladder
 from trainmeter_core.ladder import Counters, Ladder
 from trainmeter_core.readings import Absent, present

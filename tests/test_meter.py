@@ -7,8 +7,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.flops import CONVENTIONS, training_flops
 from trainmeter_core.meter import Budget, Meter, Totals, Window, parse_budget, time_shares
 from trainmeter_core.model_shape import Batch
@@ -23,7 +23,6 @@ def shape():
     """A tiny GPT as the agent describes it."""
     from tests.e2e.programs.tiny import GPT as Model
     from tests.e2e.programs.tiny import config
-
     from trainmeter_core.inside.describe import describe
 
     found, _ = known(shape_of(describe(Model(config()))))

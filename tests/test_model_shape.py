@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.model_shape import TARGET, TOKENS, AttentionCore, Batch, Matmul, Stream
 from trainmeter_core.readings import Absent
 from trainmeter_core.shape_from import dense_decoder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.ladder import model_intensity
 from trainmeter_core.readings import Absent
 from trainmeter_core.weight_traffic import Traffic, weight_traffic

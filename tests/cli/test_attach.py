@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.nvml import fake_nvml
 from tests.known import known
-
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.schema import problems
 

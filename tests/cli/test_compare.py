@@ -6,8 +6,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from tests.passport.passport_runs import rich
 
+from tests.passport.passport_runs import rich
 from trainmeter_core.cli import compare
 from trainmeter_core.passport.build import build
 from trainmeter_core.readings import Absent

@@ -12,6 +12,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.nvml import fake_nvml
 from tests.known import known
 

@@ -13,8 +13,8 @@ import tracemalloc
 
 import pytest
 from click.testing import CliRunner
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.cli.export import command
 from trainmeter_core.outside import parts, replay, table_files
 from trainmeter_core.outside.replay import rows

@@ -13,8 +13,8 @@ import time
 import urllib.request
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.runlog.write import RunWriter
 from trainmeter_tb.local import LocalEvents
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.devices import Device, by_short_name, devices_by_name, lookup
 from trainmeter_core.readings import Absent
 

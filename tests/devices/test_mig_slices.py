@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.devices import Device, lookup, mig_slice
 from trainmeter_core.readings import Absent
 

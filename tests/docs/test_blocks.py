@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, SHELLS, Block, blocks, commands
 
+from tests.docs.pages import ROOT, SHELLS, Block, blocks, commands
 from trainmeter_core.cli import commands as known
 from trainmeter_core.cli import grammar, main, run
 

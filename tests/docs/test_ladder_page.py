@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.docs.pages import ROOT
 
+from tests.docs.pages import ROOT
 from trainmeter_core.ladder import _MEANING, RUNGS
 
 # Its block quotes, without the marks at the beginnings of lines.

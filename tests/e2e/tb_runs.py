@@ -7,7 +7,6 @@ import random
 from dataclasses import dataclass, field
 
 from tests.known import known
-
 from trainmeter_core.ladder import Counters, climb, observed_intensity
 from trainmeter_core.meter import Budget, Meter, Totals, Window
 from trainmeter_core.passport.build import build

@@ -10,7 +10,6 @@ markdown_it = pytest.importorskip("markdown_it")
 sync_api = pytest.importorskip("playwright.sync_api")
 
 from tests.passport.passport_runs import rich, toy_formulas  # noqa: E402
-
 from trainmeter_core.passport.build import build  # noqa: E402
 from trainmeter_core.passport.card import card, pictures_of  # noqa: E402
 

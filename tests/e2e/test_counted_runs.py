@@ -8,11 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402 - after the skip
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
 from tests.e2e.conftest import PYTHON  # noqa: E402 - beside the fixtures
 from tests.e2e.programs.tiny import GPT, config, tokens  # noqa: E402 - the programs' own model
 from tests.e2e.test_ends import TORCHRUN  # noqa: E402
-from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402 - after the skip
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 PROGRAMS = Path(__file__).with_name("programs")
 

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.conftest import PROGRAMS, PYTHON
 from tests.tb import reading
-
 from trainmeter_core.passport.schema import problems
 
 LOOP = f"""

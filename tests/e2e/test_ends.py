@@ -9,8 +9,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import PROGRAMS, PYTHON, TM, user_lines
 
+from tests.e2e.conftest import PROGRAMS, PYTHON, TM, user_lines
 from trainmeter_core.passport.schema import problems
 
 TORCHRUN = (

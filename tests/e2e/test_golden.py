@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.tb import reading
 
 WRITERS = {"torch": "torch.utils.tensorboard", "tensorboardX": "tensorboardX"}

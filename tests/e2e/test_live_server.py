@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS
 from tests.known import known
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import PYTHON, user_lines
 
+from tests.e2e.conftest import PYTHON, user_lines
 from trainmeter_core.passport.schema import problems
 
 PROGRAM_FILES = Path(__file__).with_name("programs")

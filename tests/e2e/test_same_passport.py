@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.e2e.mlflow_server import tracking_server
 from tests.fakes.wandb import ENTITY, Backend
 from tests.wandb.conftest import run_tm
-
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.same import MAY_DIFFER, differences
 

@@ -11,8 +11,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.outside.enabling import PTH_FILE, disable, enable, line_of, site_packages
 
 TRAIN = """

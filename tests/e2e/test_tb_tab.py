@@ -8,10 +8,10 @@ import urllib.request
 
 import numpy as np
 import pytest
+
 from tests.e2e.tb_runs import BEGIN, Story, write
 from tests.e2e.tensorboard_server import CHROMIUM, CHROMIUM_ARGS, SERVERS, TensorBoard
 from tests.tb.agent_in_test import Agent
-
 from trainmeter_tb import plugin
 
 sync_api = pytest.importorskip("playwright.sync_api")

@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.series import TIME_KINDS
 
 pytestmark = pytest.mark.browser

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.docs.pages import ROOT
 
 EXAMPLE = ROOT / "examples" / "four_waits.py"

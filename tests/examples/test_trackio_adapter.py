@@ -12,6 +12,7 @@ import venv
 from pathlib import Path
 
 import pytest
+
 from tests.known import known
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "trainmeter-trackio"

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 
 import pytest
+
 from tests.faults import tiny_training
 from tests.mlflow import mlflow_reading
 from tests.wandb.conftest import client_environment
-
 from trainmeter_core.inside import guard, import_hooks, publishing, this_process
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.outside.drain import Drain

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.faults import hurt, tiny_training
 from tests.faults.test_every_function import TAPS
 from tests.known import known
-
 from trainmeter_core.inside import guard, this_process
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.outside.drain import Drain

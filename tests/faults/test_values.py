@@ -6,9 +6,9 @@ import importlib
 import sys
 
 import pytest
+
 from tests.faults import tiny_training
 from tests.faults.test_every_function import TAPS
-
 from trainmeter_core import emit
 from trainmeter_core.inside import guard, this_process
 from trainmeter_core.inside.agent import Agent

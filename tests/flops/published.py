@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from tests.known import known
-
 from trainmeter_core.shape_from import shape_of
 
 CONFIGS = {path.stem: path for path in sorted((Path(__file__).parent / "configs").glob("*.json"))}

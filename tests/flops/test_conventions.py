@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.flops import CONVENTIONS, HEADLINE, all_training_flops, explain, flops_per_token, training_flops
 from trainmeter_core.model_shape import AttentionCore, Batch, Lookup, Matmul, ModelShape
 from trainmeter_core.readings import Absent

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.flops.published import shape_from_config
 from tests.known import known
-
 from trainmeter_core.flops import training_flops
 from trainmeter_core.flops.counted import Counted, counted_from
 from trainmeter_core.flops.executed import executed_flops

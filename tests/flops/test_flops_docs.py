@@ -6,7 +6,6 @@ import doctest
 from pathlib import Path
 
 from tests.flops.published import CONFIGS
-
 from trainmeter_core.flops import CONVENTIONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "flops.md"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.flops import flops_per_token, training_flops
 from trainmeter_core.flops.executed import executed_flops
 from trainmeter_core.model_shape import AttentionCore, Batch, Matmul

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from tests.flops.published import CONFIGS, PARAMETERS, config_of, shape_from_config
 from tests.known import known
-
 from trainmeter_core.flops import explain, flops_per_token, training_flops
 from trainmeter_core.flops.executed import executed_flops
 from trainmeter_core.model_shape import AttentionCore, Batch

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tests.fuzz.fuzz_readers import READERS, mutated
 
 CORPUS = Path(__file__).parents[1] / "corpus"

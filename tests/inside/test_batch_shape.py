@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.inside import batch_shape as module
 from trainmeter_core.inside.batch_shape import batch_shape
 

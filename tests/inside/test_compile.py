@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+
 from tests.e2e.programs.tiny import GPT, config, tokens
 from tests.inside.conftest import TAPS
 

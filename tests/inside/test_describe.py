@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from torch import nn  # noqa: E402 - after the skip
 
+from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from trainmeter_core.inside.describe import describe, unwrapped  # noqa: E402
 
 

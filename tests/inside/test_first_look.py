@@ -6,9 +6,15 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from tests.inside.looked_at import (  # noqa: E402
     HEADS,
@@ -31,11 +37,6 @@ from tests.inside.looked_at import (  # noqa: E402
     tokens,
     volume,
 )  # fmt: skip
-from torch import nn  # noqa: E402
-from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-
 from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.model_shape import AttentionCore, Batch  # noqa: E402
 from trainmeter_core.readings import Absent  # noqa: E402

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.inside import guard, import_hooks
 from trainmeter_core.inside.import_hooks import PostImportFinder
 

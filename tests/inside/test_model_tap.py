@@ -279,3 +279,56 @@ def test_a_class_below_the_models_inherits_its_call_as_ever(tapped):
     assert "__call__" in vars(Model)
     assert below(batch)[0] == "mixin"
     assert tapped.ended.samples == 6
+
+
+class EitherKind(nn.Module):
+    """Takes token ids or features, and fails where it is told to."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.fails = False
+
+    def forward(self, batch):
+        if self.fails:
+            raise MemoryError
+        return batch.float() * self.weight
+
+
+def test_each_batch_is_read_for_what_it_is_whatever_the_last_one_was(tapped):
+    """What was read off a batch stands for the next one of the same size and kind alone."""
+    model = EitherKind()
+    optimizer = sgd(model)
+    batches = [ids(2, 5), ids(2, 5), ids(3, 7), ids(2, 5), torch.ones(2, 5), ids(2, 5), torch.ones(3, 5)]
+    for batch in batches:
+        step(optimizer, model, batch)
+    assert tapped.ended.used.total() == {(2, 5, 0): 4, (3, 7, 0): 1, (2, 0, 0): 1, (3, 0, 0): 1}
+    assert (tapped.ended.tokens, tapped.ended.samples) == (4 * 10 + 21, 4 * 2 + 3 + 2 + 3)
+
+
+def test_a_batch_whose_forward_raised_in_a_usual_step_is_not_used(tapped):
+    model = EitherKind()
+    optimizer = sgd(model)
+    for _ in range(4):
+        step(optimizer, model, ids(2, 5))
+        model.fails = True
+        with pytest.raises(MemoryError):
+            model(ids(2, 5))
+        model.fails = False
+    step(optimizer, model, ids(2, 5))
+    assert tapped.ended.used.total() == {(2, 5, 0): 5}
+
+
+def test_a_forward_that_waits_when_a_graph_has_stepped_is_used_with_the_next_backward(tapped):
+    """As one that waits at any other time: the steps that follow are not usual ones before it is."""
+    model = EitherKind()
+    optimizer = sgd(model)
+    for _ in range(3):
+        step(optimizer, model, ids(2, 5))
+    model(ids(2, 5)).sum().backward()
+    first = model(ids(2, 5))
+    tapped.in_graph.stepped = optimizer
+    (first + model(ids(2, 5))).sum().backward()
+    optimizer.step()
+    assert tapped.ended.used.total() == {(2, 5, 0): 3 + 1 + 2}
+    assert tapped.ended.steps == 5

@@ -12,10 +12,10 @@ import time
 
 import pytest
 import torch
-from tests.inside.tiny_net import Net, train
-from tests.known import known
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.inside.tiny_net import Net, train
+from tests.known import known
 from trainmeter_core.inside import step_under_way
 from trainmeter_core.inside.span_clock import OTHER
 from trainmeter_core.outside import drain as drain_module

@@ -17,10 +17,10 @@ import pytest
 import torch
 import torch.optim.optimizer
 import torch.utils.data.dataloader
-from tests.inside.conftest import TAPS
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.inside.conftest import TAPS
 from trainmeter_core.inside import guard
 from trainmeter_core.inside.agent import InGraph
 from trainmeter_core.inside.taps import model_calls

@@ -6,10 +6,10 @@ import random
 
 import pytest
 import torch
-from tests.inside.tiny_net import VOCAB, Net, train
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from tests.inside.tiny_net import VOCAB, Net, train
 from trainmeter_core.inside.agent import Agent
 from trainmeter_core.ring_format import FLAG_BATCH_UNSEEN, MOST_UNWRITTEN
 

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
-from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from torch import nn  # noqa: E402 - after the skip
 
+from tests.shape_from.shape_models import GPT, GPTConfig  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.shape_from import shape_of  # noqa: E402
 from trainmeter_core.weight_traffic import Traffic, traffic_of  # noqa: E402

@@ -13,7 +13,6 @@ mlflow = pytest.importorskip("mlflow")
 from tests.e2e.mlflow_server import RealServer  # noqa: E402
 from tests.mlflow.mlflow_agent import Agent  # noqa: E402
 from tests.mlflow.moody_proxy import MoodyProxy  # noqa: E402
-
 from trainmeter_mlflow import door, plugin, publish, sender  # noqa: E402
 from trainmeter_mlflow.tap import MODULES  # noqa: E402
 

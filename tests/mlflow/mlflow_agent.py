@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from tests.stand_in_agent import StandIn
-
 from trainmeter_core.inside.own_record import passport_so_far
 
 

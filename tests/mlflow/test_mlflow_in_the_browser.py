@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.mlflow.test_mlflow_tap import client_program
 
 pytestmark = pytest.mark.browser

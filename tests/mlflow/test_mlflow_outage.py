@@ -8,10 +8,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, points
-from tests.mlflow.moody_proxy import MoodyProxy
 
 import mlflow
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, points
+from tests.mlflow.moody_proxy import MoodyProxy
 from trainmeter_mlflow import door, plugin, sender, spool
 from trainmeter_mlflow.deliver import deliver
 from trainmeter_mlflow.run_page import NOTE_TAG

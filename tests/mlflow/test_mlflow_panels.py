@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
+
+import mlflow
 from tests.known import known
 from tests.mlflow.mlflow_agent import Agent
 from tests.mlflow.mlflow_reading import artifact, artifacts, fresh_run
-
-import mlflow
 from trainmeter_mlflow import panels, plugin
 from trainmeter_mlflow.place import pages, public_uri, run_of
 from trainmeter_mlflow.run_page import NOTE_TAG, VIEW_TAG

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 from mlflow.entities import Metric
-from tests.known import known
-from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
+from tests.known import known
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 from trainmeter_core.passport.build import build
 from trainmeter_mlflow import plugin, read, stores
 

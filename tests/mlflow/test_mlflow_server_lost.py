@@ -9,10 +9,10 @@ import threading
 import pytest
 import sqlalchemy
 from mlflow.entities import Metric
-from tests.e2e.mlflow_server import RealServer
-from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 
 import mlflow
+from tests.e2e.mlflow_server import RealServer
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history
 from trainmeter_mlflow import plugin, sender, spool
 from trainmeter_mlflow.deliver import deliver
 

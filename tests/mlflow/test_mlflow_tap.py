@@ -9,10 +9,10 @@ import threading
 
 import pytest
 from mlflow.entities import Metric, Param, RunTag
-from tests.mlflow.mlflow_agent import Agent
-from tests.mlflow.mlflow_reading import fresh_run, history, of_user, points
 
 import mlflow
+from tests.mlflow.mlflow_agent import Agent
+from tests.mlflow.mlflow_reading import fresh_run, history, of_user, points
 from trainmeter_mlflow import plugin, publish
 from trainmeter_mlflow.tap import MODULES, tapped_of
 

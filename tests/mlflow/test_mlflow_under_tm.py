@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, of_user
 
 import mlflow
+from tests.mlflow.mlflow_reading import artifacts, fresh_run, history, of_user
 from trainmeter_mlflow import spool
 
 TM = [sys.executable, "-m", "trainmeter_core", "--peak-tflops", "0.05"]

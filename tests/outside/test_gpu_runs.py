@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.fakes.nvml import fake_nvml
 
+from tests.fakes.nvml import fake_nvml
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.schema import problems
 

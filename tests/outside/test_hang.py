@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.ladder import Counters
 from trainmeter_core.outside.hang import HangWatch, spinning, whereabouts
 from trainmeter_core.readings import Absent

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.devices import lookup
 from trainmeter_core.outside.job_gpus import gpus_named, peak_of
 from trainmeter_core.readings import Absent

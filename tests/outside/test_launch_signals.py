@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+
 from tests.known import known
 
 COUNT_SIGNALS = """

@@ -6,8 +6,8 @@ import types
 from typing import Any
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.hookspecs import hookimpl
 from trainmeter_core.outside import web
 from trainmeter_core.plugins import manager_of_one

@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+
 from tests.known import known
 from tests.passport.passport_runs import (
     BYTES,
@@ -20,7 +21,6 @@ from tests.passport.passport_runs import (
     toy_formulas,
     unseen_batches,
 )
-
 from trainmeter_core.flops.counted import Counted
 from trainmeter_core.passport.build import build, digest
 from trainmeter_core.passport.restore import restore

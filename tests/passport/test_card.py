@@ -6,8 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.card import card, impact, metadata, picture_tags, pictures_of
 from trainmeter_core.passport.sheet import reading

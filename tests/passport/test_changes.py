@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.passport.passport_runs import block, cpu_run, rich, toy_formulas
 
+from tests.passport.passport_runs import block, cpu_run, rich, toy_formulas
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.changes import changes, drop_pct, words
 from trainmeter_core.readings import Absent

@@ -8,8 +8,8 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 from trainmeter_core.passport.build import build, digest
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.leaves import FIELDS, FOLLOWS, INPUT, TOLD, kind_of

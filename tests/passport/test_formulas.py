@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.flops import CONVENTIONS, HEADLINE, all_training_flops
 from trainmeter_core.model_shape import Batch
 from trainmeter_core.passport import derive

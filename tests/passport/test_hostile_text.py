@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 from markdown_it import MarkdownIt
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.outside.metrics.text import exposition, samples
 from trainmeter_core.passport import card, compare, markdown, page, panel
 from trainmeter_core.passport.build import build

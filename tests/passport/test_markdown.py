@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.markdown import cell, escape, figure, headline, render
 from trainmeter_core.readings import Absent

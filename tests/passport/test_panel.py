@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.passport.passport_runs import cpu_run, rich, toy_formulas
-
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.page import render
 from trainmeter_core.passport.panel import panel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 
 import pytest
-from tests.passport.passport_runs import rich, toy_formulas
 
+from tests.passport.passport_runs import rich, toy_formulas
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.same import MAY_DIFFER, differences
 

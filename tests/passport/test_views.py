@@ -6,8 +6,8 @@ import copy
 import xml.etree.ElementTree as ET
 
 import pytest
-from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 
+from tests.passport.passport_runs import RECORDS, cpu_run, rich, toy_formulas
 from trainmeter_core.passport import compare, overlay, svg
 from trainmeter_core.passport.build import build
 from trainmeter_core.readings import Absent

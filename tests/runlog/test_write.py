@@ -8,7 +8,6 @@ import os
 import stat
 
 from tests.known import known
-
 from trainmeter_core.runlog.locate import runs_directory
 from trainmeter_core.runlog.read import read_run
 from trainmeter_core.runlog.write import RunWriter

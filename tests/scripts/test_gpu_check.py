@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.nvml import fake_nvml
 
 pytest.importorskip("torch")

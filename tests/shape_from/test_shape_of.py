@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.shape_from.shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 
+from tests.shape_from.shape_models import GPT, GPTConfig, Llama, LlamaArgs, conv_net  # noqa: E402 - after the skips
 from trainmeter_core.flops import all_training_flops, flops_per_token, training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402

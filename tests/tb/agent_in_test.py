@@ -6,7 +6,6 @@ import contextlib
 import time
 
 from tests.stand_in_agent import StandIn
-
 from trainmeter_core.passport.build import build
 from trainmeter_core.run_record import RunRecord, StepBlock
 

@@ -7,9 +7,9 @@ import os
 from types import SimpleNamespace
 
 import pytest
+
 from tests.tb.agent_in_test import Agent
 from tests.tb.tf_python import TF_PYTHON
-
 from trainmeter_tb import plugin
 
 # In CI no test may be skipped; where TensorFlow cannot be installed there, its own tests are left out as a whole.

@@ -10,9 +10,9 @@ import textwrap
 import time
 
 import pytest
+
 from tests.tb import reading
 from tests.tb.agent_in_test import LENGTH
-
 from trainmeter_tb import plugin
 
 

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
 from tests.tb import reading
 
 pytest.importorskip("torch")

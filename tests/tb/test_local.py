@@ -8,7 +8,6 @@ import sys
 
 from tests.known import known
 from tests.tb import reading
-
 from trainmeter_core.readings import Absent
 from trainmeter_tb import plugin
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorboard.plugins.custom_scalar import layout_pb2
-from tests.tb import reading
 
+from tests.tb import reading
 from trainmeter_tb import panels
 
 MINE = {"mine": {"losses": ["Multiline", ["loss.*"]], "band": ["Margin", ["m", "lo", "hi"]]}}

@@ -8,10 +8,10 @@ import time
 
 import pytest
 from tensorboard.compat.proto import event_pb2
+
 from tests.known import known
 from tests.tb import reading
 from tests.tb.agent_in_test import LENGTH
-
 from trainmeter_core.passport.build import build
 from trainmeter_tb import plugin
 from trainmeter_tb.read import find_runs, read_run, scalars

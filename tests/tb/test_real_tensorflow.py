@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.known import known
 from tests.tb import reading
 from tests.tb.tf_python import TF_PYTHON
-
 from trainmeter_tb.events import told_by
 
 if TYPE_CHECKING:

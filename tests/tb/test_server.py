@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.known import known
 
+from tests.known import known
 from trainmeter_tb import plugin, server
 
 

@@ -10,8 +10,8 @@ import pytest
 from tensorboard import context
 from tensorboard.backend.event_processing import data_provider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-from tests.tb.agent_in_test import Agent
 
+from tests.tb.agent_in_test import Agent
 from trainmeter_tb.local import LocalEvents
 from trainmeter_tb.tab.data import Passports, Source, ladder_of, read_passport, series_of_runs, watched_runs
 

@@ -8,9 +8,9 @@ import threading
 
 import numpy as np
 import pytest
+
 from tests.tb import reading
 from tests.tb.agent_in_test import Agent
-
 from trainmeter_tb import plugin
 
 

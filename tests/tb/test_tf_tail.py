@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.tb import reading
 from tests.tb.agent_in_test import Agent
-
 from trainmeter_tb import plugin, tf
 from trainmeter_tb.records import framed
 from trainmeter_tb.tail import Tail

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 from tests.stand_in_agent import StandIn
-
 from trainmeter_core.passport.build import build
 from trainmeter_core.run_record import RunRecord, StepBlock
 

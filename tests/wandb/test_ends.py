@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tests.fakes.wandb import Backend
 from tests.wandb.conftest import run_program
 

@@ -6,9 +6,9 @@ import json
 import sys
 
 import pytest
+
 from tests.known import known
 from tests.wandb.conftest import run_tm
-
 from trainmeter_core.outside.replay import rows
 from trainmeter_core.runlog.write import RunWriter
 from trainmeter_wandb.read import local_file, read_file

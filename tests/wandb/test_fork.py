@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from tests.wandb.conftest import users
 from tests.wandb.test_frameworks import MODEL
-
 from trainmeter_core.passport.page import passport_in
 
 PROGRAM = """

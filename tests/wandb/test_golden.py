@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
+
 from tests.known import known
 from tests.wandb.conftest import users
-
 from trainmeter_wandb.read import local_file
 from trainmeter_wandb.transaction_log import records
 

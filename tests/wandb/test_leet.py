@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from tests.wandb.conftest import client_environment, run_program
 
 BODY = """

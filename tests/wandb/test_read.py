@@ -6,11 +6,11 @@ import json
 import shutil
 
 import pytest
+
 from tests.fakes.wandb import Backend
 from tests.known import known
 from tests.wandb.conftest import client_environment, run_program, run_tm
 from tests.wandb.counting_agent import GPT2
-
 from trainmeter_core.passport.build import build
 from trainmeter_core.passport.schema import problems
 from trainmeter_core.run_tables import Statistics

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.wandb.test_frameworks import LOOP, written
 
+from tests.wandb.test_frameworks import LOOP, written
 from trainmeter_wandb.scrape import ENDPOINTS, environment
 
 OURS = "http://127.0.0.1:1/series"

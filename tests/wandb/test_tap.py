@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.wandb.counting_agent import Agent
 
+from tests.wandb.counting_agent import Agent
 from trainmeter_wandb.checks import checks
 from trainmeter_wandb.publish import Publisher
 from trainmeter_wandb.tap import FINISH, LOG, MODULE, START, found, install

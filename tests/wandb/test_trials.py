@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
-from tests.wandb.test_frameworks import LOOP, written
 
+from tests.wandb.test_frameworks import LOOP, written
 from trainmeter_core.passport.check import check
 from trainmeter_core.passport.page import passport_in
 from trainmeter_core.passport.schema import problems

@@ -9,15 +9,16 @@ import json
 from dataclasses import replace
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
 from torch import nn  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, T, inputs_of, model_of  # noqa: E402 - after the skips
 from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import AttentionCore, Batch, Matmul, ModelShape, Scan, Stream  # noqa: E402

@@ -6,6 +6,7 @@ import json
 from typing import ClassVar
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,6 @@ transformers = pytest.importorskip("transformers")
 from tests.flops.differential.originals import original  # noqa: E402 - after the skips
 from tests.flops.differential.tiny_models import CASES, B, T, model_of  # noqa: E402 - after the skips
 from tests.flops.published import config_of, shape_from_config  # noqa: E402 - after the skips
-
 from trainmeter_core.flops import explain, flops_per_token, training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402

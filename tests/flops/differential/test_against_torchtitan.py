@@ -6,16 +6,17 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from torch import nn  # noqa: E402
+
 from tests.flops.differential.originals import original  # noqa: E402 - after the skips
 from tests.flops.differential.tiny_models import CASES, B, Case, T, model_of  # noqa: E402 - after the skips
 from tests.flops.published import CONFIGS, config_of, shape_from_config  # noqa: E402 - after the skips
-from torch import nn  # noqa: E402
-
 from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402

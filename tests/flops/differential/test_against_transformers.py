@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
@@ -13,7 +14,6 @@ transformers = pytest.importorskip("transformers")
 
 from tests.flops.differential.tiny_models import CASES, TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402 - after the skips
 from tests.flops.published import CONFIGS, config_of  # noqa: E402 - after the skips
-
 from trainmeter_core.flops import all_training_flops, training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402

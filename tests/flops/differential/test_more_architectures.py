@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+
 from tests.known import known
 
 torch = pytest.importorskip("torch")
@@ -14,7 +15,6 @@ transformers = pytest.importorskip("transformers")
 from tests.flops.differential.more_models import ABSENT, HYBRID, MORE  # noqa: E402 - after the skips
 from tests.flops.differential.test_against_flop_counter import counted, without_mask  # noqa: E402
 from tests.flops.differential.tiny_models import TARGET_LEN, B, Case, T, inputs_of, model_of  # noqa: E402
-
 from trainmeter_core.flops import training_flops  # noqa: E402
 from trainmeter_core.inside.describe import describe  # noqa: E402
 from trainmeter_core.model_shape import Batch  # noqa: E402

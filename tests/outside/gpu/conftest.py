@@ -6,6 +6,7 @@ import json
 import textwrap
 
 import pytest
+
 from tests.fakes.nvml import fake_nvml
 
 PRELUDE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.known import known
 
+from tests.known import known
 from trainmeter_core.outside.gpu.inventory import Listed
 from trainmeter_core.outside.gpu.visible import Selection, select
 from trainmeter_core.readings import Absent

@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.nvml import fake_nvml
 
 pytest.importorskip("torch")

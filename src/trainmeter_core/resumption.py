@@ -9,6 +9,8 @@ from .series import CUMULATIVE, PREFIX
 _PROGRESS = PREFIX + "progress_pct"
 _ETA = PREFIX + "eta_s"
 _STEP = PREFIX + "step"
+# Where tm leaves it in the spool: for all that begin, or with a process ID for one.
+FILE = "before"
 
 
 class Before(NamedTuple):

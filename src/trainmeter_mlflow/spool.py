@@ -9,6 +9,7 @@ import os
 from typing import Any, Iterator, NamedTuple
 
 from trainmeter_core.json_text import parse
+from trainmeter_core.plain_files import opener
 from trainmeter_core.runlog.format import PENDING
 
 FILE = PENDING.format(tracker="mlflow")
@@ -34,16 +35,14 @@ class Parcel(NamedTuple):
 def append(directory: str, parcels: list[Parcel]) -> None:
     """Add parcels to a run's file. Raises OSError when they cannot be written, a full disk among the reasons."""
     lines = "".join(json.dumps(parcel._asdict(), separators=(",", ":")) + "\n" for parcel in parcels)
-    with locked(directory):
-        descriptor = os.open(os.path.join(directory, FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with open(descriptor, "a", encoding="utf-8") as file:
-            file.write(lines)
+    with locked(directory), open(os.path.join(directory, FILE), "a", encoding="utf-8", opener=opener) as file:
+        file.write(lines)
 
 
 def read(directory: str) -> list[Parcel]:
     """Give what waits, oldest first; lines that a full disk or a crash cut short are left out."""
     try:
-        with open(os.path.join(directory, FILE), encoding="utf-8", errors="replace") as file:
+        with open(os.path.join(directory, FILE), encoding="utf-8", errors="replace", opener=opener) as file:
             found = [_parcel(line) for line in file]
     except FileNotFoundError:
         return []
@@ -57,7 +56,7 @@ def replace(directory: str, parcels: list[Parcel]) -> None:
         os.unlink(path)
         return
     fresh = path + ".new"
-    with open(fresh, "w", encoding="utf-8") as file:
+    with open(fresh, "w", encoding="utf-8", opener=opener) as file:
         file.writelines(json.dumps(parcel._asdict(), separators=(",", ":")) + "\n" for parcel in parcels)
     os.replace(fresh, path)
 
@@ -65,7 +64,7 @@ def replace(directory: str, parcels: list[Parcel]) -> None:
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
     """Hold a run's file against another process that delivers or appends."""
-    descriptor = os.open(os.path.join(directory, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = opener(os.path.join(directory, _LOCK), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

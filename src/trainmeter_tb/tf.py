@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Mapping
 
 from trainmeter_core.passport import markdown
+from trainmeter_core.plain_files import opener
 
 from .events import told_by
 from .publish import TRACKER
@@ -178,7 +179,7 @@ class ChildRun:
     def _claims(self, directory: str) -> bool:
         """Whether this is the one process that writes there: of several ranks with one directory, the first."""
         os.makedirs(directory, exist_ok=True)
-        self._claim = os.open(os.path.join(directory, _CLAIM), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        self._claim = opener(os.path.join(directory, _CLAIM), os.O_CREAT | os.O_WRONLY)
         try:
             fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

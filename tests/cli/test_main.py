@@ -12,6 +12,7 @@ import pytest
 
 from trainmeter_core.cli import main as cli
 from trainmeter_core.cli.commands import COMMANDS
+from trainmeter_core.runlog.write import RunWriter
 from trainmeter_core.version import __version__
 
 TM = [sys.executable, "-m", "trainmeter_core"]
@@ -20,7 +21,8 @@ TM = [sys.executable, "-m", "trainmeter_core"]
 def tm(*words, **how):
     env = how.pop("env", {})
     environ = {key: value for key, value in {**os.environ, **env}.items() if value is not None}
-    return subprocess.run([*TM, *words], capture_output=True, text=True, timeout=30, env=environ, **how)
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
+    return subprocess.run([*TM, *words], text=True, timeout=30, env=environ, **how)
 
 
 @pytest.fixture
@@ -108,6 +110,15 @@ def test_a_subcommand_gets_its_words_and_sets_the_exit_code(tmp_path, monkeypatc
         cli.main(["show", "--nope"])
     assert end.value.code == 2
     assert capsys.readouterr().err.startswith("tm: No such option")
+
+
+@pytest.mark.parametrize("words", [("passport",), ("passport", "--json"), ("runs",), ("--version",), ("--help",)])
+def test_a_full_disk_under_standard_output_costs_one_line_and_exit_code_2(words, tmp_path):
+    RunWriter.create("train.py", ["python"], runs=tmp_path / "runs").close()
+    with open("/dev/full", "w") as full:
+        done = tm(*words, env={"TRAINMETER_HOME": str(tmp_path)}, stdout=full)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize("how", [{"env": {"TM": "0"}}, {"env": {"TM": "off"}}, {"first": ["--off"]}])

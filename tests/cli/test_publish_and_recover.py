@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -76,6 +77,17 @@ class TestPublish:
     def test_what_waits_for_an_adapter_that_is_here_is_that_adapters_to_speak_of(self, waiting):
         done = call(publish)
         assert (done.exit_code, done.stdout) == (0, "")
+
+    def test_what_cannot_be_read_costs_one_line_and_the_other_runs_are_sent(self, monkeypatch):
+        """A pipe in its place is not waited for."""
+        unreadable, other = make(), make("bbb")
+        os.mkfifo(unreadable / "pending-mlflow.jsonl")
+        (other / "pending-a_tracker.jsonl").write_text("{}\n")
+        done = call(publish)
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert f"tm publish: {unreadable.name}: " in done.stderr
+        assert "not a plain file" in done.stderr
+        assert "rows wait for a_tracker" in done.stdout
 
     def test_the_next_run_starts_it_where_something_waits_and_only_there(self, monkeypatch):
         started = []

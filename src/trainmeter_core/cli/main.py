@@ -31,9 +31,12 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     except click.ClickException as error:
         print(f"tm: {_one_line(error)}", file=sys.stderr)
         code = error.exit_code
-    except BrokenPipeError:  # `tm … | head`: nobody reads on
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more while it ends
         code = 1
+        if not isinstance(error, BrokenPipeError):  # `tm … | head`: nobody reads on
+            print(f"tm: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+            code = 2
     except (click.Abort, KeyboardInterrupt):  # Ctrl-C before anything of the user's ran
         from trainmeter_core.outside.launch import Exit, end_like
 

@@ -29,7 +29,13 @@ def command(ref: str | None, quiet: bool) -> None:
         say("nothing waits to be sent")
     left = 0
     for run in waiting:
-        for told in deliver(run):
+        try:
+            answers = deliver(run)
+        except OSError as error:  # what waits cannot be read, or not be struck off
+            left += 1
+            click.echo(f"tm publish: {run.name}: {error}", err=True)
+            continue
+        for told in answers:
             left += told.left
             rest = f"; {told.left} still wait: {told.reason}" if told.left else ""
             say(f"{run.name}: {told.sent} rows sent to {told.place}{rest}")

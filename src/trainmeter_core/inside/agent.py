@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from ..plain_files import opener
 from ..ring_format import FLAG_SKIPPED, FLAG_STARTUP
 from . import span_clock
 from .ended_steps import EndedSteps
@@ -95,7 +96,7 @@ class Agent:
     def _leave_mark(self) -> None:
         """Let `tm` know that the agent woke in this process, whether it trains or not."""
         try:
-            os.close(os.open(os.path.join(self.spool, f"agent-{self.pid}"), os.O_CREAT | os.O_WRONLY, 0o600))
+            os.close(opener(os.path.join(self.spool, f"agent-{self.pid}"), os.O_CREAT | os.O_WRONLY))
         except OSError:
             # tm and its spool are gone; nobody asks any more.
             return

@@ -6,6 +6,8 @@ import json
 import os
 from time import time
 
+from ..plain_files import opener
+
 MYPY = False
 if MYPY:
     from typing import Any
@@ -33,9 +35,7 @@ class SideFile:
             line = json.dumps({"type": "failure", "t": time(), "site": "side file", "count": 1, "first": why}).encode()
         try:
             # Opened anew for each event: a program that closes descriptors by number may be given ours for its file.
-            # Not blocking, should a pipe stand in its place.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(self.path, flags, 0o600)
+            descriptor = opener(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW)
             try:
                 os.write(descriptor, line + b"\n")
             finally:

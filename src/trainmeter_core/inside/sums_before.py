@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..json_text import parse
 from ..plain_files import opener
-from ..resumption import NOT_TOLD, NOTHING, Before
+from ..resumption import FILE, NOT_TOLD, NOTHING, Before
 
 if TYPE_CHECKING:
     from .agent import Agent
 
-_WORD = "before"
 # What an earlier process left is read within two seconds of its end; a `tm` that is gone will never tell.
 _PATIENCE_S = 5.0
 _AT_THE_END_S = 2.0
@@ -53,11 +52,11 @@ class SumsBefore:
         except OSError:
             # tm is gone, and took it along.
             return None
-        mine = f"{_WORD}-{pid}"
+        mine = f"{FILE}-{pid}"
         if mine in names:
             return _read(os.path.join(spool, mine))
         others = [name for name in names if self._is_others(name)]
-        return None if _WORD in names or any(self._was_before(name) for name in others) else NOTHING
+        return None if FILE in names or any(self._was_before(name) for name in others) else NOTHING
 
     def _of_the_command(self) -> Before:
         """What the run had when the command went on with it; for a process that is not the first there is more."""
@@ -67,7 +66,7 @@ class SumsBefore:
         except OSError:
             # As above.
             return NOT_TOLD
-        return (alone and _read(os.path.join(spool, _WORD))) or NOT_TOLD
+        return (alone and _read(os.path.join(spool, FILE))) or NOT_TOLD
 
     def _is_others(self, name: str) -> bool:
         return name.endswith(".ring") and not name.endswith(f"-{self._agent.pid}.ring")

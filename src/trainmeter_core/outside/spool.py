@@ -12,6 +12,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from trainmeter_core import resumption
 from trainmeter_core.board_format import BOARD_BYTES, write_board
 from trainmeter_core.json_text import parse
 from trainmeter_core.plain_files import opener
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - checked for owner and mode below
 _ROOM_NEEDED = 16 << 20
 _POSITIONS = "positions.json"
-BEFORE = "before"
 _WORTH_A_HOLE = 1 << 20
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
 
@@ -73,7 +73,7 @@ class Spool:
 
     def tell_before(self, content: dict[str, Any], pid: int | None = None) -> None:
         """Leave for a process, or for the first of all, what the run's processes before it came to."""
-        path = os.path.join(self.path, BEFORE if pid is None else f"{BEFORE}-{pid}")
+        path = os.path.join(self.path, resumption.FILE if pid is None else f"{resumption.FILE}-{pid}")
         with contextlib.suppress(OSError):
             with open(path + ".new", "w", encoding="ascii", opener=opener) as file:
                 json.dump(content, file)

@@ -11,6 +11,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from trainmeter_core.plain_files import opener
+
 from .coarser import Coarser
 from .format import LOG_FILE, NEW_LOG_FILE
 from .read import lines
@@ -93,8 +95,8 @@ class _Merging(threading.Thread):
 
     def run(self) -> None:
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._log = os.open(self._directory / NEW_LOG_FILE, flags, 0o600)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+            self._log = opener(self._directory / NEW_LOG_FILE, flags)
             self._write()
             os.fsync(self._log)
         except Exception as error:  # noqa: BLE001 - a full disk, a directory that is gone; a thread prints what it raises

@@ -50,7 +50,7 @@ def save(directory: Path, application: Application, offset: int) -> None:
     }
     temporary = directory / f".{SNAPSHOT_FILE}.{os.getpid()}"
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = opener(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(json.dumps(about)[:-1] + f', "state": {state}}}\n')
         temporary.replace(directory / SNAPSHOT_FILE)

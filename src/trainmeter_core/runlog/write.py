@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from trainmeter_core.passport.redact import redact_command, redact_text
+from trainmeter_core.plain_files import opener
 from trainmeter_core.version import __version__
 
 from .format import FORMAT, LOG_FILE, NEW_LOG_FILE, PASSPORT_FILE, PASSPORT_MARKDOWN_FILE, RUN_FILE
@@ -70,8 +71,7 @@ class RunWriter:
             directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             directory.mkdir(mode=0o700)
             _write_atomically(directory / RUN_FILE, line_of(about))
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            writer._log = os.open(directory / LOG_FILE, flags, 0o600)
+            writer._log = opener(directory / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             lock(writer._log)
         except OSError as error:  # read-only home, full disk, quota
             writer._stop(error)
@@ -81,7 +81,7 @@ class RunWriter:
     def reopen(cls, directory: Path, run_id: str) -> RunWriter:
         """Go on with a log whose writer is gone. Raises BlockingIOError while it is not, OSError as `open` does."""
         writer = cls(directory, run_id)
-        writer._log = os.open(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        writer._log = opener(directory / LOG_FILE, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW)
         try:
             if not lock(writer._log) or not os.path.samestat(os.fstat(writer._log), os.stat(directory / LOG_FILE)):
                 raise BlockingIOError(f"{directory} is being written")
@@ -172,7 +172,7 @@ def lock(log: int) -> bool:
 def has_writer(directory: Path) -> bool:
     """Whether a process holds the log of a run."""
     try:
-        log = os.open(directory / LOG_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        log = opener(directory / LOG_FILE, os.O_RDONLY)
     except OSError:  # no log, or not ours to read
         return False
     try:
@@ -215,7 +215,7 @@ def _finite(value: Any) -> Any:
 def _write_atomically(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = opener(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()

@@ -123,6 +123,20 @@ class TestStart:
         assert len(set(done.stdout.split())) == 1
         assert not list(tmp_path.glob("trainmeter-*/job-*"))
 
+    def test_what_trains_on_a_moment_longer_than_the_first_has_its_last_steps(self, tmp_path):
+        """Also where it has only just begun."""
+        waits = "import os, time\ntrain(1)\nopen('stepped', 'w').close()\ntime.sleep(1)\ntrain(4)\n"
+        (tmp_path / "other.py").write_text(TRAIN + waits)
+        (tmp_path / "first.py").write_text(
+            "import os, subprocess, sys, time, trainmeter_core\ntrainmeter_core.start()\n"
+            "subprocess.Popen([sys.executable, 'other.py'])\n"
+            "while not os.path.exists('stepped'): time.sleep(0.001)\n"
+        )
+        done = run(tmp_path, "first.py")
+        assert done.returncode == 0, done.stderr
+        [passport] = passports(tmp_path)
+        assert counts(passport) == (5, 5 * 32)
+
     def test_a_rank_that_finds_no_first_one_says_so_and_trains(self, tmp_path):
         (tmp_path / "train.py").write_text(TRAIN + "import trainmeter_core\nprint(trainmeter_core.start())\ntrain()\n")
         done = run(tmp_path, "train.py", LOCAL_RANK="1")

@@ -89,9 +89,15 @@ def main(words: list[str]) -> None:
 def _let_others_end(session: Beside, first: int) -> None:
     """Other ranks of the node may end a moment after the one that started this: what they write last is of the run."""
     until = time.monotonic() + _OTHERS_END_WITHIN_S
-    rings = session.drain.rings.values() if session.drain is not None else ()
-    others = {ring.identity.pid for ring in rings} - {first}
-    while time.monotonic() < until and any(alive(pid) for pid in others):
+    while session.drain is not None:
+        try:
+            session.drain.poll()  # a rank that has just begun is known by now
+        except Exception as error:  # noqa: BLE001 - as above
+            session.own_failure(error)
+            return
+        others = {ring.identity.pid for ring in session.drain.rings.values()} - {first}
+        if time.monotonic() > until or not any(alive(pid) for pid in others):
+            return
         time.sleep(_LOOKS_EVERY_S)
 
 

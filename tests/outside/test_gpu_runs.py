@@ -94,12 +94,12 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """All scenes, three at a time; each takes its own seconds of wall time, most of them sleep."""
+    """All scenes, seven at a time; each takes its own seconds of wall time, most of them sleep."""
     if fake_nvml.compiler() is None:
         pytest.skip("no C compiler to build the fake driver library with")
     library = fake_nvml.build(tmp_path_factory.mktemp("nvml"))
     folder = tmp_path_factory.mktemp("runs")
-    with ThreadPoolExecutor(3) as pool:
+    with ThreadPoolExecutor(7) as pool:
         return dict(zip(SCENES, pool.map(lambda name: Run(name, library, folder), SCENES), strict=True))
 
 

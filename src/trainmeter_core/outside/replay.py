@@ -128,7 +128,7 @@ class _Replay:
             self.live.budget(given, by_user=True)
         if kind == "process":
             self.live.world_size = max(self.live.world_size, record["world_size"])
-        elif kind == "model":
+        elif kind == "model" and isinstance(record["description"], dict):
             self.live.model(record["rank"], record["description"])
         elif kind == "budget":
             self.live.budget(Budget("steps", record["budget_steps"]))

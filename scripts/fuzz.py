@@ -2,7 +2,7 @@
 
     python scripts/fuzz.py --executions 1000000            the nightly profile
     python scripts/fuzz.py "wandb file" --executions 10000
-    python scripts/fuzz.py --atheris "event file"          guided by coverage, where atheris is installed
+    python scripts/fuzz.py --atheris "event file" -max_total_time=600     guided by coverage, where atheris is installed
 
 What breaks a reader is written to tests/corpus/<reader>/, which `tests/fuzz` reads from then on.
 """
@@ -101,7 +101,10 @@ def guided(name: str, options: list[str]) -> None:
             keep(name, data)
             raise RuntimeError(wrong)
 
-    atheris.Setup([sys.argv[0], *options, str(CORPUS / name.replace(" ", "-"))], once)
+    kept = CORPUS / name.replace(" ", "-")
+    found = ROOT / "build" / "fuzz" / kept.name  # what libFuzzer found worth going on from, this time and before
+    found.mkdir(parents=True, exist_ok=True)
+    atheris.Setup([sys.argv[0], *options, str(found), str(kept)], once)
     atheris.Fuzz()
 
 

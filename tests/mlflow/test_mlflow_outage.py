@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 from types import SimpleNamespace
@@ -188,8 +190,12 @@ def test_rows_of_a_run_that_was_deleted_meanwhile_are_struck_off(tmp_path, serve
 def test_a_full_disk_loses_the_spool_and_nothing_else(logged, proxy, tapped, monkeypatch, agent):
     """The rows are gone then; the user's program goes on, and the failure is counted."""
     proxy.close()
-    (tapped.directory / spool.FILE).symlink_to("/dev/full")
+
+    def full(_directory, _parcels):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     logged.step(0)
+    monkeypatch.setattr(spool, "append", full)
     with pytest.raises(OSError, match="No space left"):  # raised by this test's guard, swallowed by the real one
         tapped.finish()
     assert [site for site, _ in agent.failures] == ["mlflow.spool"]

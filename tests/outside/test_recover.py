@@ -47,6 +47,10 @@ def wait_for(condition, seconds=60.0):
         time.sleep(0.02)
 
 
+def a_step_is_logged():
+    return any(b'"type":"steps"' in log.read_bytes() for run in all_runs() for log in run.glob("log.jsonl"))
+
+
 def orphan(pid):
     """The program that tm has started."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
@@ -63,7 +67,7 @@ def test_every_step_is_there_once_whether_it_was_logged_before_the_kill_or_not(p
     pytest.importorskip("torch")
     process = subprocess.Popen([*tm, program(PROGRAM), str(tmp_path)], stderr=subprocess.DEVNULL)
     (tmp_path / "one").touch()
-    wait_for(lambda: all_runs() and b'"type":"steps"' in (all_runs()[0] / "log.jsonl").read_bytes())
+    wait_for(a_step_is_logged)
     run = all_runs()[0]
     wait_for(lambda: read_run(run).rank(0).steps == 3)
     trainer = orphan(process.pid)
@@ -106,7 +110,7 @@ def test_a_tm_that_is_killed_has_left_the_sums_of_its_log_behind(program, tmp_pa
         [sys.executable, "-c", OFTEN, program(PROGRAM), str(tmp_path)], stderr=subprocess.DEVNULL
     )
     (tmp_path / "one").touch()
-    wait_for(lambda: all_runs() and b'"type":"steps"' in (all_runs()[0] / "log.jsonl").read_bytes())
+    wait_for(a_step_is_logged)
     run = all_runs()[0]
     wait_for(lambda: read_run(run).rank(0).steps == 3 and RunReader(run).behind() < 3000)
     trainer = orphan(process.pid)

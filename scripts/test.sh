@@ -22,4 +22,14 @@ bash scripts/check.sh "$bin"
 "$bin/python" -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall .
 wait "$differential"
 [ -z "${tensorflow:-}" ] || wait "$tensorflow"
-"$bin/python" -m pytest -n 2 --dist loadfile
+
+code=0
+"$bin/python" -m pytest -n 2 --dist loadfile || code=$?
+[ "$code" = 1 ] && [ "${CI:-}" = true ] || exit "$code"
+
+# On a machine that others load as well, a server or a terminal may be later than a test waits for. A few tests that failed
+# run again with nothing beside them, and are named; one that fails again, or many that failed, fail the whole.
+failed=$("$bin/python" -c 'import json; print(*json.load(open(".pytest_cache/v/cache/lastfailed")), sep="\n")')
+[ "$(wc -l <<<"$failed")" -le 3 ] || exit 1
+printf 'failed beside others, tried again alone:\n%s\n' "$failed"
+"$bin/python" -m pytest --last-failed

@@ -143,17 +143,21 @@ def test_ctrl_z_and_fg_stop_and_continue_both(tm, terminal, program):
         input()
         print("went" + " on", flush=True)
     """)
-    window = terminal(["bash", "--norc", "--noprofile", "-i"], env={"PS1": "$ "})
+    window = terminal(["bash", "--norc", "--noprofile", "-i"], env={"PS1": "ready> "})
+    window.until("ready> ")  # what is typed while the shell sets its terminal up may be lost
     window.type(shlex.join([*tm, path]) + "\n")
     window.until("began")
     window.type("\x1a")
     window.until("Stopped")
+    window.until("ready> ")
     window.type("fg\n")
     window.until(os.path.basename(path))  # the shell shows what goes on, and has given the terminal away
     window.type("\n")
     window.until("went on")
+    window.until("ready> ")
     window.type("echo code=$?\n")
     window.until("code=0")
+    window.until("ready> ")
     window.type("exit\n")
     assert window.end() == 0
 

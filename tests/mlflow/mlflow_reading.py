@@ -18,11 +18,14 @@ def points(client, run_id, key):
 
 
 def of_user(client, run_id):
-    """Everything that the user logged to a run: metric histories without the clock, params, tags, status."""
+    """Everything that the user logged to a run: metric histories without the clock, params, tags, status.
+
+    A value that was logged twice to a step counts once: the store keeps one of them where both have the same millisecond.
+    """
     run = client.get_run(run_id)
     mine = [key for key in run.data.metrics if not key.startswith(("trainmeter/", "system/", *_CLOCK))]
     return {
-        "metrics": {key: history(client, run_id, key) for key in mine},
+        "metrics": {key: sorted(set(history(client, run_id, key))) for key in mine},
         "params": run.data.params,
         "tags": {
             key: value

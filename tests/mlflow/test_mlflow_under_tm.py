@@ -102,7 +102,7 @@ def run(name, server, tmp_path, command, kind="tm", **env):
     """
     script = tmp_path / f"train_{name}.py"
     script.write_text(textwrap.dedent(MODEL + PROGRAMS[name]))
-    experiment = f"{tmp_path.name}-{kind}"
+    experiment = f"{tmp_path.parent.name}-{tmp_path.name}-{kind}"
     env = {
         # MLflow leaves the address of the last test's server in the environment of this process.
         **{name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"},
@@ -123,13 +123,22 @@ def run(name, server, tmp_path, command, kind="tm", **env):
 
 
 def with_and_without_tm(name, server, tmp_path, *options, **env):
-    """Run a program under tm and bare, side by side; what it wrote under tm, and client and run of both."""
-    with ThreadPoolExecutor() as pool:
-        bare = pool.submit(run, name, server, tmp_path, [sys.executable], "bare", **env)
-        told, client, run_id = run(name, server, tmp_path, [*TM, *options], **env)
+    """Run a program under tm and bare, side by side; what it wrote under tm, and client and run of both.
+
+    A server with a file for a database may refuse rows of MLflow's own asynchronous calls, with tm or without; such a pair
+    says nothing and is run once more.
+    """
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        with ThreadPoolExecutor() as pool:
+            without = pool.submit(run, name, server, folder, [sys.executable], "bare", **env)
+            told, client, run_id = run(name, server, folder, [*TM, *options], **env)
+            told_bare, *bare = without.result()
+        if "Failed to log run data" not in told + told_bare:
+            break
     if "`tm publish`" in told:  # on a machine so slow that five seconds at the end were not enough
-        publish(tmp_path)
-    return told, (client, run_id), bare.result()[1:]
+        publish(folder)
+    return told, (client, run_id), bare
 
 
 def publish(tmp_path):
@@ -164,7 +173,7 @@ def test_mlflows_own_system_metrics_stay_and_ours_stand_beside_them_where_asked_
     """In the store that a script has by default, a database in its folder."""
     env = {"MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING": "true", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "0.1"}
     told, (client, run_id), bare = with_and_without_tm("plain", "", tmp_path, "--mlflow-system-metrics", **env)
-    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/tm/mlflow.db, in it #/experiments/" in told
+    assert f"mlflow ui --backend-store-uri sqlite:///{tmp_path}/first/tm/mlflow.db, in it #/experiments/" in told
     assert f"/runs/{run_id}\n" in told
     assert of_user(client, run_id) == of_user(*bare)
     by_mlflow = {name for name in bare[0].get_run(bare[1]).data.metrics if name.startswith("system/")}

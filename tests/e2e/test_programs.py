@@ -89,6 +89,13 @@ PARALLEL = {
     "pipeline-2d": Expected(8, 128, 128 * 16, 64, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="pipeline"),
     "context": Expected(8, 32, 32 * 16, 8, launcher=(*TORCHRUN, "--nproc_per_node=2")),
     "context-2d": Expected(8, 64, 64 * 16, 16, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="context"),
+    "megatron_gpt": Expected(
+        6, 96, 96 * 16, 24, arguments=("2", "1"), launcher=(*TORCHRUN, "--nproc_per_node=4"), needs="megatron.core"
+    ),
+    "megatron_gpt-pipeline": Expected(
+        6, 48, 48 * 16, 12, arguments=("2", "2"), launcher=(*TORCHRUN, "--nproc_per_node=4"), needs="megatron.core",
+        program="megatron_gpt",
+    ),
     "elastic": Expected(
         12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1, lost=2,
         launcher=(*TORCHRUN, "--nproc_per_node=2", "--max-restarts=1"),
@@ -187,7 +194,7 @@ def test_several_ranks_add_up_to_the_whole_run(pair, name, expected):
     for kind in expected.kinds:
         assert shares[kind] > 0, (kind, shares)
     codes = [noted["code"] for noted in run.passport["verdicts"]]
-    assert codes.count("same-batches") == name.startswith(("tensor_parallel", "pipeline"))
+    assert codes.count("same-batches") == name.startswith(("tensor_parallel", "pipeline", "megatron"))
     assert codes.count("shared-sequences") == name.startswith("context")
     assert "assumed-batches" not in codes
 
@@ -198,6 +205,17 @@ def test_a_part_of_a_model_is_not_taken_for_the_whole(launch):
     assert run.value("compute.flops.torchtitan") is None
     assert run.value("efficiency.tokens_per_s") > 0
     assert "one of 2 pipeline stages" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [(name, each) for name, each in PARALLEL.items() if name.startswith("megatron")]
+)
+def test_megatrons_config_tells_the_whole_model_of_which_a_rank_has_a_part(pair, name, expected):
+    """Vocabulary, positions, two layers of four matrices with biases and two norms, a last norm and the head, width 32."""
+    layer = 32 * (96 + 32 + 128 + 128) + 96 + 32 + 128 + 32 + 2 * 64
+    assert pair.tm.value("model.parameters_total") == 64 * 32 + 16 * 32 + 2 * layer + 64 + 64 * 32
+    assert pair.tm.value("model.shape_source") == "megatron_config"
+    assert pair.tm.value("compute.flops.megatron") > 0
 
 
 def test_ranks_that_share_a_sequence_have_it_whole_in_the_count(launch):

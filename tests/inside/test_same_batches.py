@@ -132,6 +132,36 @@ def test_the_meshes_that_the_program_makes_tell_who_counts(names, shape, rank, e
     assert done.stdout.strip() == expected, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("ranks", "rank", "expected"),
+    [
+        ("tensor_model_parallel_size=2", 0, "2 False 1 same-batches"),
+        ("tensor_model_parallel_size=2", 3, "2 True 1"),
+        ("pipeline_model_parallel_size=2", 7, "2 False 1 same-batches"),
+        ("pipeline_model_parallel_size=2", 8, "2 True 1"),
+        ("context_parallel_size=2", 2, "2 False 2 shared-sequences"),
+        ("context_parallel_size=2", 3, "2 True 2"),
+        ("tensor_model_parallel_size=2, context_parallel_size=2, pipeline_model_parallel_size=2", 4,
+         "8 False 2 same-batches shared-sequences"),
+        ("tensor_model_parallel_size=2, context_parallel_size=2, pipeline_model_parallel_size=2", 6, "8 True 2"),
+        ("tensor_model_parallel_size=1", 0, "1 False 1"),
+    ],
+)  # fmt: skip
+def test_megatrons_groups_tell_who_counts(ranks, rank, expected):
+    """Neighbouring ranks share a tensor, then a sequence; the pipeline's stages are the halves of all."""
+    pytest.importorskip("megatron.core")
+    mesh = 'mesh = init_device_mesh("cpu", {shape}, mesh_dim_names={names})\n'
+    assert mesh in TOLD
+    program = (
+        TOLD.replace(mesh, f"module.initialize_model_parallel({ranks}, create_gloo_process_groups=False)\n")
+        .replace("torch.distributed.device_mesh as module", "megatron.core.parallel_state as module")
+        .replace("module.init_device_mesh is init_device_mesh.__wrapped__", "not hasattr(module.initialize_model_parallel, '__wrapped__')")
+        .format(rank=rank)
+    )  # fmt: skip
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == expected, done.stderr
+
+
 def test_parts_of_sequences_count_as_the_whole():
     batches = {(4, 8, 0): 3, (2, 16, 4): 1}
     whole_sequences(batches, 2)

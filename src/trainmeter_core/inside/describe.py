@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 from .describe_config import attribute, config_of
+from .describe_megatron import megatron_config
 from .parallel import stages
 from .weight_bytes import WeightBytes, reads_whole
 
@@ -36,6 +37,8 @@ SIBLINGS = {
 # A norm in front of a block is often registered behind it; T5's has one of these beside it.
 FRONT_NORMS = ("input_layernorm", "ln_1", "norm1", "attention_norm", "layernorm_before", "self_attn_layer_norm")
 T5_SUBLAYERS = ("SelfAttention", "EncDecAttention", "DenseReluDense")
+# Of torch, DeepSpeed and Megatron, whose own has the name of torch's.
+_WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine", "Float16Module")
 CROSS_ATTENTION = ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn")
 
 
@@ -46,6 +49,7 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
     """
     model = unwrapped(root)
     config, config_class = config_of(model)
+    megatron = megatron_config(model)
     walk = _Walk(model, WeightBytes(root, (module for _, module in _named_modules(model))), look)
     for name, module in _in_order(_named_modules(model)):
         walk.add(name, module)
@@ -53,12 +57,12 @@ def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
     return {
         "class": type(model).__name__,
         "module": type(model).__module__,
-        "config": config,
+        "config": megatron or config,
         "config_class": config_class,
         "main_input": _text(model, "main_input_name"),
         "params": walk.params(),
         "bytes": walk.bytes.table(),
-        "modules": list(walk.entries.values()),
+        "modules": [] if megatron else list(walk.entries.values()),
         "dtype": max(walk.dtypes, key=walk.dtypes.__getitem__) if walk.dtypes else None,
         "skipped": walk.skipped,
         "recompute": _recompute(model),
@@ -74,13 +78,13 @@ def _recompute(model: Any) -> str | None:
 
 
 def unwrapped(model: Any) -> Any:
-    """The user's own model under DistributedDataParallel, torch.compile and PEFT."""
+    """The user's own model under DistributedDataParallel, torch.compile, PEFT and the like."""
     for _ in range(8):  # wrappers nest two or three deep; a bound keeps a cycle from holding us
         inner = None
         name = type(model).__name__
         if name == "OptimizedModule":
             inner = getattr(model, "_orig_mod", None)
-        elif name in ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine"):
+        elif name in _WRAPPERS:
             inner = getattr(model, "module", None)
         elif name.startswith("PeftModel"):
             inner = getattr(getattr(model, "base_model", None), "model", None)

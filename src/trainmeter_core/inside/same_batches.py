@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .parallel import DATA, SEQUENCE, TENSOR, Dimension, dimension, named, pipeline
+from .parallel import DATA, SEQUENCE, TENSOR, Dimension, dimension, named, pipeline, told_by
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -41,10 +41,10 @@ def share_batches(agent: Agent, optimizer: Any) -> None:
         return
     if tensor.ranks * stages.ranks > 1:
         ranks = tensor.ranks * stages.ranks
-        said = f"by the device mesh, {ranks} ranks at a time are given the same batches, which are counted once"
+        said = f"by {told_by()}, {ranks} ranks at a time are given the same batches, which are counted once"
         _say(agent, "same-batches", said)
     if parts.ranks > 1:
-        said = f"by the device mesh, {parts.ranks} ranks at a time share each sequence, which is counted as a whole"
+        said = f"by {told_by()}, {parts.ranks} ranks at a time share each sequence, which is counted as a whole"
         _say(agent, "shared-sequences", said)
     if agent.identity.rank == 0 and agent.ended.batch_ranks == 1 and not named() and not _is_data_parallel(model):
         world = agent.identity.world_size

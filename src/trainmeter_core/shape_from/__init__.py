@@ -47,7 +47,7 @@ Shaped = Tuple[ModelShape, str]
 
 
 def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
-    """The shape, and what told it: hf_config, gpt_config, llama_config or modules.
+    """The shape, and what told it: hf_config, gpt_config, llama_config, megatron_config or modules.
 
     Modules are the truth for weights, tables, norms and a tied head; the config for heads and windows. Without
     modules the config tells all, for the families it can; without a config, heads are not visible.
@@ -67,7 +67,9 @@ def shape_of(description: Mapping[str, Any]) -> Shaped | Absent:
             return written
         entries, params = written, parameters(written, POSITION_TABLES)
     kind, class_name = str(config.get("model_type") or ""), str(description.get("class") or "")
-    known_decoder = source in ("gpt_config", "llama_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
+    known_decoder = (
+        source in ("gpt_config", "llama_config", "megatron_config") or kind in FAMILIES or kind in ("mamba", "mamba2")
+    )
     layout = layout_of(config, class_name, known_decoder=known_decoder, entries=entries)
     look = look_of(description)
     if look is not None and _is_seen_only(look, layout, source):

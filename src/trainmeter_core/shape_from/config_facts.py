@@ -69,11 +69,13 @@ def first(config: Mapping[str, Any], what: str) -> int | None:
 
 
 def source_of(config: Mapping[str, Any]) -> str:
-    """Which kind of config this is: gpt_config, llama_config or hf_config; empty for none of them."""
+    """Which kind of config this is: gpt_config, llama_config, megatron_config or hf_config; empty for none of them."""
     if all(isinstance(config.get(name), int) for name in GPT_STYLE) and (
         "block_size" in config or "sequence_len" in config
     ):
         return "gpt_config"
+    if config.get("model_type") == "megatron_gpt":
+        return "megatron_config"
     if isinstance(config.get("model_type"), str) and config["model_type"]:
         return "hf_config"
     if all(isinstance(config.get(name), int) for name in GPT_STYLE):

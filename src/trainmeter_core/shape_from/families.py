@@ -99,12 +99,20 @@ FAMILIES: dict[str, Family] = {
 # The configs of training scripts, which bear no model_type.
 NANOGPT = _GPT2._replace(qkv_bias="bias", o_bias="bias", mlp_bias="bias")
 LLAMA = FAMILIES["llama"]
+# Megatron-Core's GPT, told by inside.describe_megatron.
+MEGATRON = Family(
+    gated="gated_linear_unit", qkv_bias="qkv_bias", o_bias="add_bias_linear", mlp_bias="add_bias_linear",
+    mixture=Mixture("moe_intermediate_size", shared="shared_expert_intermediate_size"),
+)  # fmt: skip
 
 
 def entries_of(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
     """The modules of the decoder that a config describes, for a family whose weights are known to the last one."""
     name = str(config.get("model_type") or "")
-    family = {"gpt_config": NANOGPT, "llama_config": LLAMA}.get(source) or FAMILIES.get(name)
+    written = {"gpt_config": NANOGPT, "llama_config": LLAMA, "megatron_config": MEGATRON}
+    family = written.get(source) or FAMILIES.get(name)
+    if config.get("not_known"):
+        return Absent(f"this model has {config['not_known']}, which its config alone does not tell")
     if family is None:
         return Absent(f"the weights of model type {name!r} are not known from its config alone")
     known = facts(config)
@@ -117,6 +125,8 @@ def entries_of(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
         return Absent("the biases and tables of this GPT config are not visible without the model")
     if family is NANOGPT:
         family = family._replace(norm=1 + bool(config["bias"]))
+    elif family is MEGATRON:
+        family = _of_megatron(config, family)
     entries = table("model.embed_tokens", vocabulary, known.width)
     if family.positions is not None:
         rows = first(config, "positions")
@@ -131,6 +141,18 @@ def entries_of(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
     head = linear("lm_head", vocabulary, known.width, bias=_flag(config, family.head_bias), tied=is_tied)
     final = norm("model.norm", known.width, 1 + family.embedding_norm, parts=family.norm)
     return [*entries, *layers, *final, *head]
+
+
+def _of_megatron(config: Mapping[str, Any], family: Family) -> Family:
+    mixture = family.mixture if config.get("num_experts") else None
+    has_gate = bool(config.get("shared_expert_gate") and config.get("shared_expert_intermediate_size"))
+    return family._replace(
+        norm=1 + (config.get("normalization") == "LayerNorm"),
+        qk_norm="head" if config.get("qk_layernorm") else "",
+        positions=0 if config.get("max_position_embeddings") else None,
+        mixture=mixture and mixture._replace(shared_gate=has_gate),
+        sinks=config.get("softmax_type") == "learnable",
+    )
 
 
 def _flag(config: Mapping[str, Any], value: Flag) -> bool:

@@ -22,6 +22,8 @@ if MYPY:
 
 _SITE = site("backward")
 _NAME = "_engine_run_backward"
+_OTHERS = {"megatron.core.pipeline_parallel.schedules": "custom_backward"}
+"""Functions that call the engine past torch's own, by the module that has them."""
 
 _codes: set[Any] = set()
 """Of the function that runs a backward."""
@@ -45,9 +47,10 @@ def _step_in_graph(agent: Agent) -> None:
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
-    """Wrap the engine call in `torch.autograd`, and in `torch.autograd.graph` where it is defined."""
-    places = [place for place in (module, module.graph) if hasattr(place, _NAME)]
-    original = getattr(module, _NAME)
+    """Wrap the engine call in `torch.autograd`, and in `torch.autograd.graph` where it is defined; or Megatron's."""
+    name = _OTHERS.get(module.__name__, _NAME)
+    places = [place for place in (module, getattr(module, "graph", None)) if hasattr(place, name)]
+    original = getattr(module, name)
     in_graph = agent.in_graph
     step = agent.step
 
@@ -81,10 +84,10 @@ def install(module: ModuleType, agent: Agent) -> Undo:
 
     _codes.add(run_backward.__code__)  # type: ignore[attr-defined]
     for place in places:
-        setattr(place, _NAME, run_backward)
+        setattr(place, name, run_backward)
 
     def undo() -> None:
         for place in places:
-            setattr(place, _NAME, original)
+            setattr(place, name, original)
 
     return undo

@@ -1,4 +1,4 @@
-"""Sees device meshes and pipeline stages being made: they tell which ranks are given the same batches."""
+"""Sees device meshes, Megatron's groups and pipeline stages being made: they tell which ranks have the same batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from ..guard import site
-from ..parallel import mesh_made, stage_made
+from ..parallel import megatron_groups_made, mesh_made, stage_made
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,7 +26,7 @@ _REHEARSALS = ("_forward_metadata_inference", "_backward_metadata_inference", "_
 
 
 def install(module: ModuleType, agent: Agent) -> Undo:
-    """Wrap the module's own makers of meshes or stages."""
+    """Wrap the module's own makers of meshes, groups or stages."""
     wrapped: list[tuple[Any, str, Any]] = []
 
     def wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
@@ -39,6 +39,8 @@ def install(module: ModuleType, agent: Agent) -> Undo:
         wrap(getattr(module, "_PipelineStageBase", None), "__init__", _stage)
         for name in _REHEARSALS:
             wrap(getattr(module, "PipelineStage", None), name, lambda original: _unseen(original, agent))
+    elif module.__name__.startswith("megatron."):
+        wrap(module, "initialize_model_parallel", lambda original: _groups(original, module))
     else:
         wrap(module, "init_device_mesh", _mesh)
         wrap(getattr(module, "DeviceMesh", None), "_unflatten", _mesh)
@@ -73,6 +75,17 @@ def _mesh(original: Callable[..., Any]) -> Callable[..., Any]:
             with _SITE:
                 mesh_made(mesh)
         return mesh
+
+    return made
+
+
+def _groups(original: Callable[..., None], state: ModuleType) -> Callable[..., None]:
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        if _SITE.on:
+            with _SITE:
+                megatron_groups_made(state)
 
     return made
 

@@ -43,6 +43,7 @@ class Expected:
 PROGRAMS = {
     "plain": Expected(22, 88, 88 * 16, 22, kinds=("data_wait", "eval", "checkpoint")),
     "accumulation": Expected(9, 9 * 14, 9 * (3 * 4 * 16 + 2 * 8), 36),
+    "master_weights": Expected(12, 96, 96 * 16, 24),
     "scaler": Expected(9, 48, 48 * 16, 12, skipped=3),
     "lbfgs": Expected(6, 24 * 32, None, 24),
     "gan": Expected(20, 20 * 12, None, 20),

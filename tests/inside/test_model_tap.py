@@ -166,6 +166,37 @@ def test_a_critic_whose_generator_is_met_later_gives_way_to_it(tapped, written):
     assert [event["description"]["params"]["total"] for event in written().of("model")] == [33, 160]
 
 
+@pytest.mark.parametrize("cut", ["whole", "flat", "half of them, on one of two ranks"])
+def test_a_model_whose_optimizer_holds_copies_of_its_weights_is_the_model(tapped, written, cut, monkeypatch):
+    """Master weights: one by one, or flat and cut for the ranks."""
+    model = Tokens()
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    if cut == "whole":
+        copies = [p.detach().clone() for p in model.parameters()]
+    else:
+        copies = [flat if cut == "flat" else flat[: len(flat) // 2].clone()]
+    if cut.startswith("half"):
+        monkeypatch.setenv("RANK", "0")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    optimizer = torch.optim.SGD(copies, lr=0.1)
+    for _ in range(3):
+        step(optimizer, model, ids(2, 5), ids(2, 5))
+    assert described(written) == ["Tokens"]
+    assert tapped.ended.used.total() == {(2, 5, 0): 6}
+    torch.optim.SGD(copies, lr=0.1)
+    assert not tapped.model.armed, "an optimizer of the same copies trains the same model"
+
+
+def test_what_a_bigger_net_judges_is_not_taken_for_a_copy_of_its_weights(tapped, written):
+    """A picture that is drawn by gradients through a net which is not trained."""
+    judge, picture = Tokens(width=40), nn.Parameter(torch.zeros(3, 4))
+    optimizer = torch.optim.SGD([picture], lr=0.1)
+    for _ in range(5):
+        (judge(ids(2, 5)).sum() * picture.sum()).backward()
+        optimizer.step()
+    assert described(written) == []
+
+
 def test_a_frozen_teacher_is_not_the_model(tapped, written):
     teacher, student = Tokens(64), Tokens()
     optimizer = sgd(student)

@@ -13,7 +13,7 @@ from weakref import ref
 from ..batch_shape import batch_shape, time_first, time_first_shape
 from ..guard import site
 from . import model_calls
-from .model_search import autocast_dtype, device_of, live_optimizers, search_heap
+from .model_search import autocast_dtype, choose, device_of, most_covering, search_heap
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -35,8 +35,6 @@ _LOOK = site("first look")
 _PATIENCE = 20000
 # Distinct outermost modules noted while the model is unknown.
 _MOST_NOTED = 512
-# A module that covers this much of what the optimizer trains is the model, not a part of it.
-_WHOLE = 0.9
 _WRAPPERS = ("module", "_orig_mod")
 
 
@@ -90,6 +88,8 @@ class ModelTap:
         """What watches the call that is under way, in the first step."""
         self.sizes: Any = None
         """The sizes of the model's inputs, while its FLOPs are known for these alone."""
+        self.copies: set[int] = set()
+        """Ids of what the optimizers hold, where these are copies of the model's parameters."""
         self.described: tuple[Any, str] | None = None
         """A reference to the whole model, and its autocast dtype."""
 
@@ -214,16 +214,8 @@ class ModelTap:
                     # The child of a fork trains its parent's model.
                     self._describe(whole, self.described[1])
                 return
-            best, covered = self._most_covering(owned)
-            if self._another_is_bigger(owned, covered):
-                # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
-                owned = {id(p) for other in live_optimizers() for group in other.param_groups for p in group["params"]}
-                best, covered = self._most_covering(owned)
-                seen_whole = True
-            else:
-                seen_whole = covered >= _WHOLE * sum(
-                    p.numel() for group in optimizer.param_groups for p in group["params"]
-                )
+            chosen = choose(self.noted, optimizer, agent.identity.world_size)
+            best, owned = chosen.noted, chosen.owned
             if best is None:
                 self.tried += 1
                 if self.tried < 3:  # noqa: PLR2004 - a model first called in the next steps
@@ -234,15 +226,16 @@ class ModelTap:
                     self._describe(found, autocast_dtype(found))
                 return
             root = whole = best.module()
-            if not seen_whole:
+            if not chosen.seen_whole:
                 # Only parts were seen being called: the model's forward runs under another name. It is described, and
                 # the part that is given the tokens tells its batches.
                 whole = search_heap(self.module_class, owned) or root
                 fed = {key: noted for key, noted in self.noted.items() if any(T for _, T, _ in noted.batches)}
                 self.noted = fed or self.noted
-                best = self._most_covering(owned)[0] or best
+                best = most_covering(self.noted, owned)[0] or best
                 root = best.module()
             self._untap()
+            self.copies = owned if chosen.is_copy else set()
             if best.look is not None and best.look.time_first:
                 best.turn()
                 self.shape_of = time_first_shape
@@ -260,30 +253,6 @@ class ModelTap:
                 look = best.look
                 of_images = look is not None and look.sizes_vary and not look.shape[1]
                 count_once(agent, root, list(best.calls.values()), sizes_vary=of_images)
-
-    def _most_covering(self, owned: set[int]) -> tuple[_Noted | None, int]:
-        """Give the noted module with most of the optimizer's parameters, and how many it has."""
-        best: _Noted | None = None
-        most = 0
-        for noted in self.noted.values():
-            module = noted.module()
-            if module is None or not noted.batches:
-                continue
-            covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
-            if covered > most:
-                best, most = noted, covered
-        return best, most
-
-    def _another_is_bigger(self, owned: set[int], covered: int) -> bool:
-        """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
-        for noted in self.noted.values():
-            module = noted.module()
-            if module is None or not noted.batches:
-                continue
-            trained = [p for p in module.parameters() if p.requires_grad]
-            if sum(p.numel() for p in trained) > covered and not any(id(p) in owned for p in trained):
-                return True
-        return False
 
     def leader_changed(self, optimizer: Any) -> None:
         """Another optimizer leads the run now: unless the model is its own, look for the one that is."""
@@ -309,9 +278,11 @@ class ModelTap:
             self.arm()
 
     def _trains(self, owned: set[int]) -> bool:
-        """Say whether the model is still there and has some of an optimizer's parameters."""
+        """Say whether the model is still there and has some of an optimizer's parameters, or their originals."""
         root = self.roots[0]()
-        return root is not None and any(id(p) in owned for p in root.parameters())
+        return root is not None and (
+            not owned.isdisjoint(self.copies) or any(id(p) in owned for p in root.parameters())
+        )
 
     def _root_gone(self, root: Any) -> None:
         # A model may outlive what our modules are made of, at the interpreter's end.

@@ -1,13 +1,94 @@
-"""Looks for models and optimizers among all objects of the process, and reads what a model says of itself."""
+"""Chooses the model among the modules that were called, else among all objects; reads what a model says of itself."""
 
 from __future__ import annotations
 
 import gc
 import sys
+from typing import Any, NamedTuple
 
 MYPY = False
 if MYPY:
-    from typing import Any
+    from typing import Dict
+
+    Noted = Dict[int, Any]
+    """Modules that were called, by id: each a weak reference under `module`, and the batches that it was trained on."""
+
+# A module that covers this much of what the optimizer trains is the model, not a part of it.
+WHOLE = 0.9
+
+
+class Choice(NamedTuple):
+    """The module that the optimizer trains, as it was noted; None where no call of one was seen."""
+
+    noted: Any
+    owned: set[int]
+    """Ids of what the optimizer trains, or all optimizers do."""
+    seen_whole: bool
+    """Whether the module has nearly all of that."""
+    is_copy: bool
+    """Whether these are copies of the module's own parameters."""
+
+
+def choose(noted: Noted, optimizer: Any, ranks: int) -> Choice:
+    """Choose among the modules that were called by what the optimizer trains, which is one of so many ranks' own."""
+    parameters = _parameters([optimizer])
+    owned = {id(p) for p in parameters}
+    best, covered = most_covering(noted, owned)
+    if not another_is_bigger(noted, owned, covered):
+        return Choice(best, owned, covered >= WHOLE * sum(p.numel() for p in parameters), is_copy=False)
+    # The first optimizer to step need not be the one that trains most: a GAN's discriminator goes first.
+    everyones = _parameters(live_optimizers())
+    owned_by_all = {id(p) for p in everyones}
+    best = most_covering(noted, owned_by_all)[0]
+    if best is not None:
+        return Choice(best, owned_by_all, seen_whole=True, is_copy=False)
+    for held in (parameters, everyones):
+        best = copied(noted, sum(p.numel() for p in held), ranks)
+        if best is not None:
+            return Choice(best, {id(p) for p in held}, seen_whole=True, is_copy=True)
+    return Choice(None, owned_by_all, seen_whole=False, is_copy=False)
+
+
+def _parameters(optimizers: list[Any]) -> list[Any]:
+    return [p for each in optimizers for group in each.param_groups for p in group["params"]]
+
+
+def _trained(noted: Noted) -> list[tuple[Any, Any]]:
+    """Give what was trained, with its module."""
+    called = [(each, each.module()) for each in noted.values() if each.batches]
+    return [(each, module) for each, module in called if module is not None]
+
+
+def most_covering(noted: Noted, owned: set[int]) -> tuple[Any, int]:
+    """Give the noted module with most of the optimizer's parameters, and how many it has."""
+    best, most = None, 0
+    for each, module in _trained(noted):
+        covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
+        if covered > most:
+            best, most = each, covered
+    return best, most
+
+
+def another_is_bigger(noted: Noted, owned: set[int], covered: int) -> bool:
+    """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
+    for _, module in _trained(noted):
+        trained = [p for p in module.parameters() if p.requires_grad]
+        if sum(p.numel() for p in trained) > covered and not any(id(p) in owned for p in trained):
+            return True
+    return False
+
+
+def copied(noted: Noted, held: int, ranks: int) -> Any:
+    """Give the noted module of which the optimizers hold copies: of all of it, or a rank's share of them; or None.
+
+    Master weights, in another precision than the model's. They may be flat and cut anywhere: their number alone tells.
+    """
+    best, most = None, 0
+    for each, module in _trained(noted):
+        trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        if trained > most and WHOLE * trained <= held * max(ranks, 1) and WHOLE * held <= trained:
+            best, most = each, trained
+    return best
 
 
 def search_heap(module_class: Any, owned: set[int]) -> Any:

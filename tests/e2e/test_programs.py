@@ -36,6 +36,8 @@ class Expected:
     launcher: tuple[str, ...] = ()
     restarts: int = 0
     lost: int = 0
+    same_batches: bool = False
+    """Whether some ranks are given the same batches, and the program tells of it."""
     program: str = ""
     """The file, where the case is named otherwise."""
 
@@ -82,20 +84,28 @@ PARALLEL = {
         # Its launcher's own setting of one micro-batch a step goes before the program's two.
         12, 96, 96 * 16, 24, kinds=("data_wait",), launcher=ACCELERATE, program="accelerate_loop"
     ),
-    "tensor_parallel": Expected(8, 32, 32 * 16, 8, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "tensor_parallel": Expected(8, 32, 32 * 16, 8, same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=2")),
     "tensor_parallel-2d": Expected(
-        8, 64, 64 * 16, 16, arguments=("mesh",), launcher=(*TORCHRUN, "--nproc_per_node=4"), program="tensor_parallel"
+        8, 64, 64 * 16, 16, arguments=("mesh",), same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=4"),
+        program="tensor_parallel",
     ),
-    "pipeline": Expected(8, 64, 64 * 16, 32, launcher=(*TORCHRUN, "--nproc_per_node=2")),
-    "pipeline-2d": Expected(8, 128, 128 * 16, 64, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="pipeline"),
+    "pipeline": Expected(8, 64, 64 * 16, 32, same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=2")),
+    "pipeline-2d": Expected(
+        8, 128, 128 * 16, 64, same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="pipeline"
+    ),
     "context": Expected(8, 32, 32 * 16, 8, launcher=(*TORCHRUN, "--nproc_per_node=2")),
     "context-2d": Expected(8, 64, 64 * 16, 16, launcher=(*TORCHRUN, "--nproc_per_node=4"), program="context"),
     "megatron_gpt": Expected(
-        6, 96, 96 * 16, 24, arguments=("2", "1"), launcher=(*TORCHRUN, "--nproc_per_node=4"), needs="megatron.core"
+        6, 48, 48 * 16, 12, arguments=("2", "1"), same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=2"),
+        needs="megatron.core",
     ),
     "megatron_gpt-pipeline": Expected(
-        6, 48, 48 * 16, 12, arguments=("2", "2"), launcher=(*TORCHRUN, "--nproc_per_node=4"), needs="megatron.core",
-        program="megatron_gpt",
+        6, 48, 48 * 16, 12, arguments=("1", "2"), same_batches=True, launcher=(*TORCHRUN, "--nproc_per_node=2"),
+        needs="megatron.core", program="megatron_gpt",
+    ),
+    "megatron_gpt-distributed": Expected(
+        6, 96, 96 * 16, 24, arguments=("1", "1", "bf16"), launcher=(*TORCHRUN, "--nproc_per_node=2"),
+        needs="megatron.core", program="megatron_gpt",
     ),
     "elastic": Expected(
         12, 96, 96 * 16, 24, kinds=("checkpoint",), arguments=("{out}",), restarts=1, lost=2,
@@ -195,7 +205,7 @@ def test_several_ranks_add_up_to_the_whole_run(pair, name, expected):
     for kind in expected.kinds:
         assert shares[kind] > 0, (kind, shares)
     codes = [noted["code"] for noted in run.passport["verdicts"]]
-    assert codes.count("same-batches") == name.startswith(("tensor_parallel", "pipeline", "megatron"))
+    assert codes.count("same-batches") == expected.same_batches
     assert codes.count("shared-sequences") == name.startswith("context")
     assert "assumed-batches" not in codes
 

@@ -60,7 +60,7 @@ def megatron_config(model: Any) -> dict[str, Any] | None:
     if attribute(config, "multi_latent_attention"):
         told.update({name: attribute(config, theirs) for name, theirs in _LATENT.items()})
     window = attribute(config, "window_size")
-    if isinstance(window, (list, tuple)) and window:
+    if isinstance(window, (list, tuple)) and window and isinstance(window[0], int):
         told["sliding_window"] = int(window[0]) + 1  # keys to the left, and the token's own
         told["layer_types"] = [_kind_of(config, layer) for layer in range(layers)]
     told["not_known"] = _not_known(model, config)
@@ -69,14 +69,17 @@ def megatron_config(model: Any) -> dict[str, Any] | None:
 
 def _has_experts(config: Any, layer: int) -> bool:
     every = attribute(config, "moe_layer_freq")
-    return bool(every[layer]) if isinstance(every, (list, tuple)) else layer % int(every or 1) == 0
+    if isinstance(every, (list, tuple)):
+        return layer < len(every) and bool(every[layer])
+    return not isinstance(every, int) or layer % (every or 1) == 0
 
 
 def _kind_of(config: Any, layer: int) -> str:
     skips = attribute(config, "window_attn_skip_freq")
     if isinstance(skips, (list, tuple)):
-        return "sliding_attention" if skips[layer] else "full_attention"
-    return "full_attention" if skips and (layer + 1) % int(skips) == 0 else "sliding_attention"
+        return "sliding_attention" if layer < len(skips) and skips[layer] else "full_attention"
+    every = skips if isinstance(skips, int) else 0
+    return "full_attention" if every and (layer + 1) % every == 0 else "sliding_attention"
 
 
 def _not_known(model: Any, config: Any) -> str:

@@ -111,7 +111,7 @@ def entries_of(config: Mapping[str, Any], source: str) -> list[Entry] | Absent:
     name = str(config.get("model_type") or "")
     written = {"gpt_config": NANOGPT, "llama_config": LLAMA, "megatron_config": MEGATRON}
     family = written.get(source) or FAMILIES.get(name)
-    if config.get("not_known"):
+    if family is MEGATRON and config.get("not_known"):
         return Absent(f"this model has {config['not_known']}, which its config alone does not tell")
     if family is None:
         return Absent(f"the weights of model type {name!r} are not known from its config alone")

@@ -25,6 +25,9 @@ class StandIn(AgentFace):
     def step(self) -> None:
         self.steps += 1
 
+    def steps_ended(self) -> int:
+        return self.steps
+
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:
         self.logging_calls += 1

@@ -80,10 +80,14 @@ class AgentFace(Protocol):
     def logging(self) -> Any:
         """A context manager around the user's own tracker call: its time is counted as ``time/logging``."""
 
-    def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
+    def steps_ended(self) -> int:
+        """Optimizer steps of this process that have ended."""
+
+    def observe(self, scalars: Mapping[str, float], step: int | None, after: int | None = None) -> None:
         """Tell which scalars the user logged (name to value) so that the passport can hold the losses.
 
-        Those without "loss" in their names need not be told.
+        Those without "loss" in their names need not be told. `step` is the user's own, `after` how many steps had ended
+        when they were logged, where that was earlier.
         """
 
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:

@@ -7,7 +7,8 @@ never the active one of the fluent interface: Lightning and others have none.
 from __future__ import annotations
 
 import functools
-import time
+from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 if TYPE_CHECKING:
@@ -84,25 +85,31 @@ def install(module: ModuleType, agent: AgentFace, publisher: Publisher) -> Undo:
 def _logging(
     name: str, original: Callable[..., Any], agent: AgentFace, publisher: Publisher, active: list[bool]
 ) -> Callable[..., Any]:
-    logs = LOGGING[name]
+    argument, called = LOGGING[name]
+    place = agent.guard("mlflow." + name)
+    inside = publisher.inside
 
     @functools.wraps(original)
     def tapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not active or publisher.silent:
             return original(self, *args, **kwargs)
-        began = time.monotonic()
+        me, began = get_ident(), monotonic()
+        inside.add(me)
+        returned = False
         try:
-            with agent.logging(), publisher.inside:
+            with agent.logging():
                 result = original(self, *args, **kwargs)
+            returned = True
+            return result
         finally:
-            place = agent.guard("mlflow." + name)
-            with place:
-                publisher.waited(logs.called, time.monotonic() - began)
-        if logs.argument and getattr(place, "on", True):
-            with place:
-                run_id, logged = _arguments(args, kwargs, logs.argument)
-                publisher.logged(self, run_id, logged if isinstance(logged, (list, tuple)) else [logged])
-        return result
+            inside.discard(me)
+            if getattr(place, "on", True):
+                with place:
+                    publisher.waited(called, began)
+                    if argument and returned:
+                        run_id, logged = _arguments(args, kwargs, argument)
+                        # A list may be the user's own, to be filled anew for the next call.
+                        publisher.logged(self, run_id, tuple(logged) if argument == "metrics" else (logged,))
 
     return tapped
 
@@ -114,8 +121,13 @@ def _ending(
     def tapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not active or publisher.silent:
             return original(self, *args, **kwargs)
-        with agent.logging(), publisher.inside:
-            result = original(self, *args, **kwargs)
+        me = get_ident()
+        publisher.inside.add(me)
+        try:
+            with agent.logging():
+                result = original(self, *args, **kwargs)
+        finally:
+            publisher.inside.discard(me)
         place = agent.guard("mlflow." + name)
         if getattr(place, "on", True):
             with place:

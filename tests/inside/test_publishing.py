@@ -105,6 +105,17 @@ def test_losses_keep_first_last_and_best_at_the_optimizer_step(agent, train, wri
     }
 
 
+def test_a_loss_told_later_stands_at_the_step_after_which_it_was_logged(agent, train):
+    publish = agent.publish()
+    train(2)
+    part = publish.part()
+    train(3)
+    for after in (1, 4, 5):
+        publish.observe({"loss": float(after)}, step=None, after=after)
+    assert publish.losses == {"loss": [3, (1.0, 1), (5.0, 5), (1.0, 1)]}
+    assert part.losses == {"loss": [2, (4.0, 2), (5.0, 3), (4.0, 2)]}, "one logged before the part is none of it"
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_diverged_loss_is_told_as_not_finite_and_is_never_the_best(agent, bad):
     publish = agent.publish()

@@ -35,11 +35,13 @@ class Agent(StandIn):
         super().__init__()
         self.rows: list[dict[str, float]] = []
         self.observed: list[tuple[dict[str, float], int | None]] = []
+        self.observed_after: list[int] = []
         self.failures: list[tuple[str, str]] = []
         self._told = 0
 
-    def observe(self, scalars, step) -> None:
+    def observe(self, scalars, step, after=None) -> None:
         self.observed.append((dict(scalars), step))
+        self.observed_after.append(after)
 
     def row(self, final: bool = False, reader: str = ""):
         if self.steps == self._told:

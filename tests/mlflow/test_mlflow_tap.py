@@ -210,6 +210,72 @@ def test_the_agent_hears_of_every_value_once_with_its_step(agent, database, tapp
     assert ({"loss": 0.5}, 1) in agent.observed
 
 
+@pytest.fixture
+def slow_pace(monkeypatch):
+    """An hour between two rows, and between two looks at what was noted."""
+    monkeypatch.setattr(publish, "_PACE", ((float("inf"), 3600.0),))
+    monkeypatch.setattr(publish, "_NOTED_S", 3600.0)
+
+
+def test_calls_between_two_rows_are_followed_up_together_each_at_its_own_step(
+    agent, database, client, tapped, slow_pace
+):
+    """The first one tells of the run at once; what else was logged is told at the run's end, as it was logged."""
+    run_id = fresh_run(client)
+    batch: list[Metric] = []
+    for step in range(5):
+        agent.step()
+        batch[:] = [Metric("loss", 1 / (step + 1), 1000, step)]
+        client.log_batch(run_id, batch)
+    batch.clear()
+    assert agent.observed == [({"loss": 1.0}, 0)]
+    client.set_terminated(run_id, "FINISHED")
+    assert agent.observed == [({"loss": 1 / (step + 1)}, step) for step in range(5)]
+    assert agent.observed_after == [1, 2, 3, 4, 5]
+    tapped.finish()
+    assert [step for step, _ in history(client, run_id, "trainmeter/step")] == [0, 4]
+
+
+def test_what_is_noted_is_bounded(agent, database, client, tapped, slow_pace, monkeypatch):
+    monkeypatch.setattr(publish, "_MOST_NOTED", 4)
+    run_id = fresh_run(client)
+    agent.step()
+    for step in range(5):
+        client.log_metric(run_id, "loss", 1.0, step=step)
+    assert len(agent.observed) == 5
+    client.log_metric(run_id, "loss", 1.0, step=5)
+    assert len(agent.observed) == 5
+    client.log_batch(run_id, [Metric(f"loss/{number}", 1.0, 1000, 6) for number in range(4)])
+    assert len(agent.observed) == 7
+
+
+def test_another_run_is_followed_at_once(agent, database, client, tapped, slow_pace):
+    runs = [fresh_run(client), fresh_run(client)]
+    agent.step()
+    for step in range(3):
+        for run_id in runs:
+            client.log_metric(run_id, "loss", 1.0, step=step)
+    assert len(agent.observed) == 6
+
+
+def test_calls_of_many_threads_are_each_told_once(agent, database, client, tapped):
+    run_id = fresh_run(client)
+
+    def log(thread_number):
+        for step in range(20):
+            client.log_metric(run_id, f"loss/{thread_number}", 1.0, step=step)
+
+    threads = [threading.Thread(target=log, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tapped.finish()
+    told = [(name, step) for values, step in agent.observed for name in values]
+    assert sorted(told) == [(f"loss/{number}", step) for number in range(4) for step in range(20)]
+    assert not agent.failures
+
+
 def test_the_users_time_in_calls_is_counted_by_call(agent, database, tapped):
     fluent_program(database, agent)
     tapped.finish()

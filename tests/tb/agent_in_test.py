@@ -30,7 +30,7 @@ class Agent(StandIn):
         for work in self.at_rows:
             work()
 
-    def observe(self, scalars, step) -> None:
+    def observe(self, scalars, step, after=None) -> None:
         self.observed.append((dict(scalars), step))
 
     def each_row(self, work) -> None:

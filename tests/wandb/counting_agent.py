@@ -33,7 +33,7 @@ class Agent(StandIn):
         self._taken: dict[str, int] = {}
         self._last = -1e9
 
-    def observe(self, scalars, step) -> None:
+    def observe(self, scalars, step, after=None) -> None:
         self.observed.append(dict(scalars))
 
     def row(self, final: bool = False, reader: str = ""):

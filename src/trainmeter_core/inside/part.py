@@ -47,12 +47,15 @@ class Whole:
         """Steps of the process that are not counted here."""
         return 0
 
-    def observe(self, scalars: Mapping[str, float], step: int | None) -> bool:
+    def observe(self, scalars: Mapping[str, float], step: int | None, after: int | None = None) -> bool:
         """Keep first, last and best of what looks like a loss; say whether something was kept.
 
-        A loss that is not finite is kept as None, and is never the best.
+        A loss that is not finite is kept as None, and is never the best. It was logged `after` so many steps of the
+        process; None means now.
         """
-        steps = self._agent.ended.steps
+        steps = self._agent.ended.steps if after is None else after
+        if steps < self.steps_before():
+            return False
         now = steps - self.steps_before() if steps else max(0, step or 0)
         kept_one = False
         for tag, value in scalars.items():

@@ -230,16 +230,23 @@ class Publishing:
         """Leave word for `tm`, which knows how long the run was."""
         self._agent.event("blocked", {"call": call, "seconds": seconds, "advice": advice})
 
-    def observe(self, scalars: Mapping[str, float], step: int | None) -> None:
+    def steps_ended(self) -> int:
+        """Optimizer steps of this process that have ended."""
+        agent = self._agent
+        if agent.in_graph.stepped is not None and get_ident() == agent.step.thread:
+            agent.stepped_in_graph()
+        return agent.ended.steps
+
+    def observe(self, scalars: Mapping[str, float], step: int | None, after: int | None = None) -> None:
         """Keep first, last and best of what looks like a loss, at the optimizer step it was logged after.
 
         Where no optimizer is seen, the user's own step stands.
         """
-        kept = self._whole.observe(scalars, step)
+        kept = self._whole.observe(scalars, step, after)
         for each in self._agent.parts:
             part = each()
             if part is not None:
-                part.observe(scalars, step)
+                part.observe(scalars, step, after)
         if kept:
             self._losses_changed = True
             if monotonic() - self._losses_written >= _LOSSES_INTERVAL_S:

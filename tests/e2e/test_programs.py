@@ -38,6 +38,8 @@ class Expected:
     lost: int = 0
     same_batches: bool = False
     """Whether some ranks are given the same batches, and the program tells of it."""
+    noted: str = ""
+    """The verdict that `tm` gives after its summary, by its code."""
     program: str = ""
     """The file, where the case is named otherwise."""
 
@@ -54,6 +56,7 @@ PROGRAMS = {
     "script_loop": Expected(20, 240, 240 * 16, 60, kinds=("eval", "checkpoint")),
     "outlives": Expected(3, 6, 6 * 16, 3),
     "folds": Expected(18, 72, 72 * 16, 18, kinds=("data_wait",)),
+    "two_threads": Expected(60, 240, 240 * 16, 60, noted="another-training"),
     "by_value": Expected(12, 36, 36 * 6, 12, kinds=("checkpoint",)),
     "images": Expected(21, 150, None, 21, kinds=("data_wait", "eval", "checkpoint")),
     "word_lm": Expected(12, 60, 60 * 9, 12, arguments=("--sgd",)),
@@ -181,7 +184,10 @@ def test_tm_says_its_lines_on_stderr_and_leaves_the_rest(pair, name, expected):
     assert (
         sum(line.startswith("tm: look at this run: tensorboard --logdir ") for line in pair.tm.stderr.splitlines()) == 1
     )
-    assert pair.tm.stderr.splitlines()[-1].startswith(f"tm: {expected.steps} steps · ")
+    *_, summary = (line for line in pair.tm.stderr.splitlines() if line.startswith(f"tm: {expected.steps} steps · "))
+    noted = [verdict for verdict in pair.tm.passport["verdicts"] if verdict["code"] == expected.noted]
+    last = noted[0]["sentence"] if expected.noted else summary[len("tm: ") :]
+    assert pair.tm.stderr.splitlines()[-1] == "tm: " + last
     assert sorted(user_lines(pair.tm.stderr)) == sorted(user_lines(pair.bare.stderr))
 
 

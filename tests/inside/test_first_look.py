@@ -189,7 +189,7 @@ def test_reading_the_mask_unpacks_no_saved_tensor(tapped):
 
     model = Model(Attention(mask=mask("lower triangle")))
     look: dict = {}
-    tapped.model.returned = lambda result: look.update(products=type(tapped.model).returned(tapped.model, result))
+    tapped.model.returned = lambda looked, result: look.update(products=type(tapped.model).returned(looked, result))
     model(tokens())
     assert look
     assert unpacked == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from . import span_clock
 from .ended_steps import EndedSteps
 from .guard import failures, site
 from .identity import identity_of_process
+from .other_threads import OtherThreads, is_idle
 from .ring import Ring
 from .same_batches import share_batches
 from .side_file import SideFile
@@ -81,6 +81,7 @@ class Agent:
         self._announcing = False
         self._thread_open = True
         """Whether the next optimizer step tells which thread trains."""
+        self._other_threads = OtherThreads()
         self._numel: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}
 
@@ -88,6 +89,8 @@ class Agent:
         """The parts of the training, other than all of it, that somebody still holds."""
         self.each_row: list[Callable[[], None]] = []
         """What adapters want called after a step, at most once a second."""
+        if self.model is not None:
+            self.model.inside.clear()
         if self.publishing is not None:
             self.publishing.start_anew()
         self.finished = False
@@ -165,9 +168,14 @@ class Agent:
         if self.model is not None:
             self.model.look_again()
 
-    def training_thread_ended(self) -> bool:
-        """Asked on another thread that calls the model: where the training's own has ended, this one trains now."""
-        if self.step.thread in sys._current_frames():  # noqa: SLF001 - the only list that has foreign threads as well
+    def is_beside(self) -> bool:
+        """Say whether this thread runs beside a training thread that is at work."""
+        thread = self.step.thread
+        return self.ended.startup is not None and get_ident() != thread and not is_idle(thread)
+
+    def trains_here_now(self) -> bool:
+        """Asked on another thread that calls the model: where the training's own rests, this one trains now."""
+        if not is_idle(self.step.thread):
             return False
         self.step.thread = get_ident()
         return True
@@ -176,12 +184,14 @@ class Agent:
 
     def optimizer_made(self, optimizer: Any) -> None:
         """An optimizer was made. Of another model than the one that is trained: that one may be next."""
-        if self.model is not None and self.ended.startup is not None:
+        if self.model is not None and self.ended.startup is not None and not self.is_beside():
             self.model.optimizer_made(optimizer)
 
     def optimizer_enters(self, optimizer: Any) -> None:
         """A global step pre-hook ran. When the outermost optimizer had raised in its step, the depth is healed."""
         step = self.step
+        if get_ident() != step.thread and not self._thread_open and self._other_threads.pass_over(self, optimizer):
+            return
         if step.in_optimizer and (step.optimizer == id(optimizer) or step.backwards != step.backwards_at_enter):
             # It enters anew, or a backward ran since: whoever was inside is not any more.
             step.in_optimizer = 0
@@ -198,6 +208,8 @@ class Agent:
     def optimizer_leaves(self, optimizer: Any) -> None:
         """A global step post-hook ran; an outermost one may end a step of the run."""
         step = self.step
+        if get_ident() != step.thread:
+            return
         step.in_optimizer -= 1
         if step.in_optimizer > 0 and step.optimizer != id(optimizer):
             return
@@ -234,7 +246,7 @@ class Agent:
 
     def step_skipped(self, optimizer: Any) -> None:
         """A gradient scaler held the optimizer back: the batch was used, the step was not made."""
-        if not self.counter.leads(id(optimizer)):
+        if not self.counter.leads(id(optimizer)) or get_ident() != self.step.thread:
             return
         self.step.backwards_at_event = self.step.backwards
         self.step_ends(monotonic(), FLAG_SKIPPED, optimizer)

@@ -347,7 +347,8 @@ class Publishing:
 
     def part(self) -> Part:
         """Begin a part of the process's training."""
-        self._agent.look_again()
+        if not self._agent.is_beside():
+            self._agent.look_again()
         part = Part(self._agent)
         self._agent.parts.append(ref(part))
         return part

@@ -84,8 +84,8 @@ class ModelTap:
         self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
         self.tried = 0
         self.shape_of: Callable[..., Shape | None] = batch_shape
-        self.look: Any = None
-        """What watches the call that is under way, in the first step."""
+        self.inside: dict[int, Any] = {}
+        """Threads in an outermost call that is noted, and what watches that call, in the first step."""
         self.sizes: Any = None
         """The sizes of the model's inputs, while its FLOPs are known for these alone."""
         self.copies: set[int] = set()
@@ -114,32 +114,33 @@ class ModelTap:
         if self.module_class.__call__ is model_calls.noting_call:
             self.module_class.__call__ = self.original
 
-    def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note an outermost call of any module."""
+    def note(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note an outermost call of any module; give what shall watch it, if something shall."""
         try:
             if self.agent.in_graph.stepped is not None:
                 self.agent.stepped_in_graph()
                 if not self.armed:
                     self._call_after_first_step(module, args, kwargs)
-                    return
+                    return None
             self.calls += 1
             if self.calls > _PATIENCE:
                 self.disarm()
-                return
+                return None
             noted = self.noted.get(id(module))
             if noted is None or noted.module() is not module:
                 if len(self.noted) >= _MOST_NOTED:
-                    return
+                    return None
                 noted = self.noted[id(module)] = _Noted(module)
             if module.training and model_calls.grad_enabled():
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
                     noted.pending.append(shape)
-                    self._look(noted, args, kwargs, shape)
                     if self.agent.counting and shape not in noted.calls:
                         self._remember(noted, module, args, kwargs, shape)
+                    return self._look(noted, args, kwargs, shape)
         except Exception as error:  # noqa: BLE001 - a module may be anything
             _SITE.failed(error)
+        return None
 
     def _remember(self, noted: _Noted, module: Any, args: Any, kwargs: Any, shape: Shape) -> None:
         """Keep the shapes of a call that is to be counted, of a few kinds."""
@@ -148,27 +149,32 @@ class ModelTap:
         if len(noted.calls) < MOST_SHAPES:
             noted.calls[shape] = remembered(args, kwargs, shape, autocast_dtype(module))
 
-    def _look(self, noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> None:
+    @staticmethod
+    def _look(noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> Any:
         """Look at a module's first training call, and at later ones for sizes that differ."""
         from ..first_look import FirstLook, sizes_of
 
         sizes = sizes_of(args, kwargs)
         if noted.look is None or not noted.look.done:
-            noted.look = self.look = FirstLook(shape, sizes)
-        elif noted.look.sizes != sizes:
+            noted.look = FirstLook(shape, sizes)
+            return noted.look
+        if noted.look.sizes != sizes:
             noted.look.sizes_vary = True
+        return None
 
-    def see(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    @staticmethod
+    def see(look: Any, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A module returned inside of a call that is looked at."""
         if _LOOK.on:
             with _LOOK:
-                self.look.see(module, args, kwargs, result)
+                look.see(module, args, kwargs, result)
 
-    def returned(self, result: Any) -> None:
+    @staticmethod
+    def returned(look: Any, result: Any) -> None:
         """The call that is looked at returned."""
         if _LOOK.on:
             with _LOOK:
-                self.look.returned(result)
+                look.returned(result)
 
     def check_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Tell once that the model is given other sizes than its FLOPs are known for."""

@@ -33,29 +33,34 @@ def noting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if compiling():
         return module_call(self, *args, **kwargs)
-    step = noting.agent.step
-    if step.in_model:
-        if noting.look is None:
+    step, inside, me = noting.agent.step, noting.inside, get_ident()
+    mine = me == step.thread
+    if me in inside or (step.in_model and (mine or noting.agent.paused)) or "_is_replica" in self.__dict__:
+        look = inside.get(me)
+        if look is None:
             return module_call(self, *args, **kwargs)
         result = module_call(self, *args, **kwargs)
-        noting.see(self, args, kwargs, result)
+        noting.see(look, self, args, kwargs, result)
         return result
-    if get_ident() != step.thread and not noting.any_thread:
+    if not mine and not noting.any_thread:
         return module_call(self, *args, **kwargs)
-    step.in_model = True
+    inside[me] = None
+    if mine:
+        step.in_model = True
     try:
         if _SITE.on:
-            noting.note(self, args, kwargs)
+            inside[me] = noting.note(self, args, kwargs)
         result = module_call(self, *args, **kwargs)
-        if noting.look is not None:
-            noting.returned(result)
+        if inside.get(me) is not None:
+            noting.returned(inside[me], result)
         return result
     except BaseException as error:
         unseen(error)
         raise
     finally:
-        step.in_model = False
-        noting.look = None
+        inside.pop(me, None)
+        if mine:
+            step.in_model = False
 
 
 noting: Any = None
@@ -79,9 +84,11 @@ def tapped_call(
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807 - it takes that method's place
         if compiling() or step.in_model or (id(self) != root and id(self) not in inner):
             return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
+        if get_ident() != step.thread and not agent.trains_here_now():
+            return super(kind, self).__call__(*args, **kwargs) if own is None else own(self, *args, **kwargs)
         nonlocal size, dtype, of_size
         shape = None
-        if _SITE.on and (get_ident() == step.thread or agent.training_thread_ended()):
+        if _SITE.on:
             try:
                 if in_graph.stepped is not None:
                     agent.stepped_in_graph()

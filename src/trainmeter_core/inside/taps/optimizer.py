@@ -38,7 +38,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not model_calls.compiling() and _SITE.on and not (step.in_backward and in_a_gradients_hook()):
             try:
-                if step.leader and not step.in_optimizer and step.base == STEP:
+                if step.leader == id(optimizer) and not step.in_optimizer and step.base == STEP:
                     step.in_optimizer = 1
                     step.optimizer = id(optimizer)
                     step.backwards_at_enter = step.backwards

@@ -187,6 +187,31 @@ def test_a_model_whose_optimizer_holds_copies_of_its_weights_is_the_model(tapped
     assert not tapped.model.armed, "an optimizer of the same copies trains the same model"
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_model_that_zero_3_keeps_in_parts_is_found(groups, tapped, written):
+    """As DeepSpeed does: nothing in a parameter's place between steps, and flat copies, group after group, stepped on."""
+    model = Tokens()
+    whole = {p: p.detach().clone() for p in model.parameters()}
+    for p, full in whole.items():
+        p.ds_shape, p.ds_numel = full.shape, full.numel()
+    copies = list(torch.zeros(sum(full.numel() for full in whole.values())).chunk(groups))
+    optimizer = torch.optim.SGD(copies, lr=0.1)
+    for _ in range(3):
+        for p, full in whole.items():
+            p.data = full
+        model(ids(2, 5)).sum().backward()
+        for p in whole:
+            p.grad, p.data = None, torch.empty(0)
+        for copy in copies:
+            optimizer.param_groups[0]["params"] = [copy]
+            copy.grad = torch.ones_like(copy)
+            optimizer.step()
+            optimizer.param_groups[0]["params"] = []
+    [event] = written().of("model")
+    assert event["description"]["params"]["total"] == 11 * 4 + 4 * 11 + 11
+    assert (tapped.ended.steps, tapped.ended.used.total()) == (3, {(2, 5, 0): 3})
+
+
 def test_what_a_bigger_net_judges_is_not_taken_for_a_copy_of_its_weights(tapped, written):
     """A picture that is drawn by gradients through a net which is not trained."""
     judge, picture = Tokens(width=40), nn.Parameter(torch.zeros(3, 4))

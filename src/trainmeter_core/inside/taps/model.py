@@ -13,7 +13,7 @@ from weakref import ref
 from ..batch_shape import batch_shape, time_first, time_first_shape
 from ..guard import site
 from . import model_calls
-from .model_search import autocast_dtype, choose, device_of, most_covering, search_heap
+from .model_search import autocast_dtype, choose, device_of, in_parts, most_covering, search_heap
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -287,7 +287,9 @@ class ModelTap:
         """Say whether the model is still there and has some of an optimizer's parameters, or their originals."""
         root = self.roots[0]()
         return root is not None and (
-            not owned.isdisjoint(self.copies) or any(id(p) in owned for p in root.parameters())
+            not owned.isdisjoint(self.copies)
+            or any(id(p) in owned for p in root.parameters())
+            or (bool(self.copies) and in_parts(root))
         )
 
     def _root_gone(self, root: Any) -> None:

@@ -49,6 +49,17 @@ def choose(noted: Noted, optimizer: Any, ranks: int) -> Choice:
     return Choice(None, owned_by_all, seen_whole=False, is_copy=False)
 
 
+def numel(p: Any) -> int:
+    """The elements of a whole parameter, of which DeepSpeed's ZeRO-3 keeps nothing in its place."""
+    whole = getattr(p, "ds_numel", None)
+    return whole if isinstance(whole, int) else int(p.numel())
+
+
+def in_parts(module: Any) -> bool:
+    """Whether DeepSpeed's ZeRO-3 keeps the module's parameters, whose optimizer then holds copies of some at a time."""
+    return any(hasattr(p, "ds_numel") for p in module.parameters())
+
+
 def _parameters(optimizers: list[Any]) -> list[Any]:
     return [p for each in optimizers for group in each.param_groups for p in group["params"]]
 
@@ -63,7 +74,7 @@ def most_covering(noted: Noted, owned: set[int]) -> tuple[Any, int]:
     """Give the noted module with most of the optimizer's parameters, and how many it has."""
     best, most = None, 0
     for each, module in _trained(noted):
-        covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
+        covered = sum(numel(p) for p in module.parameters() if id(p) in owned)
         if covered > most:
             best, most = each, covered
     return best, most
@@ -73,7 +84,7 @@ def another_is_bigger(noted: Noted, owned: set[int], covered: int) -> bool:
     """Say whether a module that was trained as well, none of it by this optimizer, has more to train."""
     for _, module in _trained(noted):
         trained = [p for p in module.parameters() if p.requires_grad]
-        if sum(p.numel() for p in trained) > covered and not any(id(p) in owned for p in trained):
+        if sum(map(numel, trained)) > covered and not any(id(p) in owned for p in trained):
             return True
     return False
 
@@ -82,11 +93,15 @@ def copied(noted: Noted, held: int, ranks: int) -> Any:
     """Give the noted module of which the optimizers hold copies: of all of it, or a rank's share of them; or None.
 
     Master weights, in another precision than the model's. They may be flat and cut anywhere: their number alone tells.
+    ZeRO-3 hands its optimizer one group of them after the other; that its module is trained tells.
     """
     best, most = None, 0
     for each, module in _trained(noted):
-        trained = sum(p.numel() for p in module.parameters() if p.requires_grad)
-        if trained > most and WHOLE * trained <= held * max(ranks, 1) and WHOLE * held <= trained:
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        trained = sum(map(numel, parameters))
+        if trained > most and (
+            in_parts(module) or (WHOLE * trained <= held * max(ranks, 1) and WHOLE * held <= trained)
+        ):
             best, most = each, trained
     return best
 
@@ -101,7 +116,7 @@ def search_heap(module_class: Any, owned: set[int]) -> Any:
     best, most = None, 0
     for module in modules:
         if id(module) not in inner:
-            covered = sum(p.numel() for p in module.parameters() if id(p) in owned)
+            covered = sum(numel(p) for p in module.parameters() if id(p) in owned)
             if covered > most:
                 best, most = module, covered
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 
@@ -202,14 +203,63 @@ def test_a_model_that_zero_3_keeps_in_parts_is_found(groups, tapped, written):
         model(ids(2, 5)).sum().backward()
         for p in whole:
             p.grad, p.data = None, torch.empty(0)
-        for copy in copies:
-            optimizer.param_groups[0]["params"] = [copy]
-            copy.grad = torch.ones_like(copy)
+        for flat in copies:
+            optimizer.param_groups[0]["params"] = [flat]
+            flat.grad = torch.ones_like(flat)
             optimizer.step()
             optimizer.param_groups[0]["params"] = []
     [event] = written().of("model")
     assert event["description"]["params"]["total"] == 11 * 4 + 4 * 11 + 11
     assert (tapped.ended.steps, tapped.ended.used.total()) == (3, {(2, 5, 0): 3})
+
+
+class WithLoss(nn.Module):
+    """A model and its loss as one module, as training frameworks of images and of sentences have it."""
+
+    def __init__(self, model, averaged=None):
+        super().__init__()
+        self.model, self.averaged, self.loss = model, averaged, nn.CrossEntropyLoss()
+
+    def forward(self, ids):
+        return self.loss(self.model(ids).flatten(0, 1), ids.flatten())
+
+
+def test_of_a_model_inside_of_its_loss_both_calls_are_seen(tapped):
+    """The loss is called to train, the model by itself to evaluate."""
+    model = Tokens()
+    whole, optimizer = WithLoss(model), sgd(model)
+    for _ in range(3):
+        step(optimizer, whole, ids(2, 5))
+    with torch.no_grad():
+        model.eval()(ids(7, 5))
+        assert tapped.step.base == EVAL
+    assert tapped.ended.used.total() == {(2, 5, 0): 3}
+
+
+def test_an_average_of_the_weights_that_lies_in_the_root_is_no_part_of_the_model(tapped, written):
+    """Its weights need gradients by mistake, as a copy's do; it is never called to train."""
+    model = Tokens()
+    whole, optimizer = WithLoss(model, copy.deepcopy(model)), sgd(model)
+    for _ in range(2):
+        step(optimizer, whole, ids(2, 5))
+    [event] = written().of("model")
+    assert event["description"]["params"]["total"] == sum(p.numel() for p in model.parameters())
+    assert not [entry for entry in event["description"]["modules"] if "averaged" in entry["names"]]
+
+
+def test_a_teacher_of_the_same_size_that_is_called_is_a_part(tapped, written):
+    class Distilled(WithLoss):
+        def forward(self, ids):
+            with torch.no_grad():
+                target = self.averaged(ids)
+            return (self.model(ids) - target).pow(2).mean()
+
+    model = Tokens()
+    whole, optimizer = Distilled(model, copy.deepcopy(model)), sgd(model)
+    for _ in range(2):
+        step(optimizer, whole, ids(2, 5))
+    [event] = written().of("model")
+    assert event["description"]["params"]["total"] == sum(p.numel() for p in whole.parameters())
 
 
 def test_what_a_bigger_net_judges_is_not_taken_for_a_copy_of_its_weights(tapped, written):

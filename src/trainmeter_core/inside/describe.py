@@ -6,7 +6,7 @@ Duck-typed, so that no torch import is needed; shapes only, never data, so that 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Collection, Iterator, Mapping
 
 from .describe_config import attribute, config_of
 from .describe_megatron import megatron_config
@@ -42,16 +42,18 @@ _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 CROSS_ATTENTION = ("EncDecAttention", "encoder_attn", "crossattention", "cross_attn")
 
 
-def describe(root: Any, look: FirstLook | None = None) -> dict[str, Any]:
+def describe(root: Any, look: FirstLook | None = None, without: Collection[int] = ()) -> dict[str, Any]:
     """The description that `shape_from` documents; never raises for an odd module, whose entry is then left out.
 
-    look: what the first training call of the model showed, if it was seen.
+    look: what the first training call of the model showed, if it was seen. without: ids of modules that are no part of
+    the model, though they lie in it.
     """
     model = unwrapped(root)
     config, config_class = config_of(model)
     megatron = megatron_config(model)
-    walk = _Walk(model, WeightBytes(root, (module for _, module in _named_modules(model))), look)
-    for name, module in _in_order(_named_modules(model)):
+    modules = [(name, module) for name, module in _named_modules(model) if id(module) not in without]
+    walk = _Walk(model, modules, WeightBytes(root, (module for _, module in modules)), look)
+    for name, module in _in_order(iter(modules)):
         walk.add(name, module)
     seen = {} if look is None else {"look": {**look.facts(), "causal": walk.causal()}}
     return {
@@ -117,10 +119,13 @@ def _in_order(modules: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 class _Walk:
     """The sums over one walk: entries by their key, parameters by identity."""
 
-    def __init__(self, model: Any, weight_bytes: WeightBytes, look: FirstLook | None = None) -> None:
+    def __init__(
+        self, model: Any, modules: list[tuple[str, Any]], weight_bytes: WeightBytes, look: FirstLook | None = None
+    ) -> None:
         self.bytes = weight_bytes
         self.look = look
-        self.unread: set[int] = set() if look is None else look.unread(model.parameters())
+        parameters = (p for _, module in modules for p in module._parameters.values() if p is not None)  # noqa: SLF001
+        self.unread: set[int] = set() if look is None else look.unread(parameters)
         self.triangular = False
         """Whether a buffer holds a causal mask."""
         self.causal_flags: set[bool] = set()

@@ -13,7 +13,16 @@ from weakref import ref
 from ..batch_shape import batch_shape, time_first, time_first_shape
 from ..guard import site
 from . import model_calls
-from .model_search import autocast_dtype, choose, device_of, in_parts, most_covering, search_heap
+from .model_search import (
+    autocast_dtype,
+    carried,
+    choose,
+    device_of,
+    in_parts,
+    most_covering,
+    search_heap,
+    unused_copies,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -88,6 +97,8 @@ class ModelTap:
         """Threads in an outermost call that is noted, and what watches that call, in the first step."""
         self.sizes: Any = None
         """The sizes of the model's inputs, while its FLOPs are known for these alone."""
+        self.trained: set[int] = set()
+        """Ids of the model's own parameters that are trained, as far as that is known."""
         self.copies: set[int] = set()
         """Ids of what the optimizers hold, where these are copies of the model's parameters."""
         self.described: tuple[Any, str] | None = None
@@ -242,6 +253,7 @@ class ModelTap:
                 root = best.module()
             self._untap()
             self.copies = owned if chosen.is_copy else set()
+            self.trained = {id(p) for p in root.parameters() if p.requires_grad} if chosen.is_copy else owned
             if best.look is not None and best.look.time_first:
                 best.turn()
                 self.shape_of = time_first_shape
@@ -304,6 +316,8 @@ class ModelTap:
         while len(modules) < 4:  # noqa: PLR2004 - wrappers do not nest deeper
             owned = modules[-1].__dict__.get("_modules", ())
             inner = next((getattr(modules[-1], name, None) for name in _WRAPPERS if name in owned), None)
+            if inner is None:
+                inner = carried(modules[-1], self.trained)
             if not isinstance(inner, self.module_class):
                 break
             modules.append(inner)
@@ -329,7 +343,8 @@ class ModelTap:
 
         self.described = ref(root), autocast
         look = look if look is not None and look.done else None
-        description = describe(root, look)
+        without = set() if look is None or self.copies else unused_copies(root, self.trained, look)
+        description = describe(root, look, without)
         if autocast:
             description["autocast"] = autocast
         description["device"] = device_of(root)

@@ -106,6 +106,30 @@ def copied(noted: Noted, held: int, ranks: int) -> Any:
     return best
 
 
+def carried(module: Any, trained: set[int]) -> Any:
+    """The one child in which all lies that is trained of a module, as in one that adds a loss to a model; or None."""
+    children = [child for child in module.children() if any(id(p) in trained for p in child.parameters())]
+    if len(children) != 1 or type(children[0]).__module__.startswith("torch.nn."):
+        return None
+    own = trained.intersection(id(p) for p in module.parameters())
+    return children[0] if own <= {id(p) for p in children[0].parameters()} else None
+
+
+def unused_copies(root: Any, trained: set[int], look: Any) -> set[int]:
+    """Ids of modules that a copy of the trained weights consists of, kept inside the root and not called (EMA)."""
+    size = sum(numel(p) for p in root.parameters() if id(p) in trained)
+    found: set[int] = set()
+    for child in root.children() if size and look.seen else ():
+        parameters, modules = list(child.parameters()), {id(module) for module in child.modules()}
+        if (
+            sum(map(numel, parameters)) == size
+            and not any(id(p) in trained or id(p) in look.reached for p in parameters)
+            and modules.isdisjoint(look.seen)
+        ):
+            found |= modules
+    return found
+
+
 def search_heap(module_class: Any, owned: set[int]) -> Any:
     """Find the outermost module that owns most of the optimizer's parameters, when none was seen being called.
 

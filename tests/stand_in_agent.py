@@ -33,6 +33,9 @@ class StandIn(AgentFace):
         self.logging_calls += 1
         yield
 
+    def before_passport(self, work: Callable[[], None]) -> None:
+        pass
+
     def row_of_run(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         return self.row(final=final, reader=reader)
 

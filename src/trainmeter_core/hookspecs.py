@@ -90,6 +90,9 @@ class AgentFace(Protocol):
         when they were logged, where that was earlier.
         """
 
+    def before_passport(self, work: Callable[[], None]) -> None:
+        """Call `work`, guarded, before a passport is made, for an adapter that observes later than the user logged."""
+
     def row(self, final: bool = False, reader: str = "") -> dict[str, float] | None:
         """The series to publish now, names with prefix, finite values only.
 

@@ -80,6 +80,7 @@ class Publisher:
         self._next_node = 0.0
         self._waited: dict[str, float] = {}
         self._next_advice = time.monotonic() + _ADVICE_EVERY_S
+        agent.before_passport(self._observe_rest)
 
     @property
     def silent(self) -> bool:
@@ -112,9 +113,17 @@ class Publisher:
         self._follow_at = time.monotonic() + _NOTED_S
         with self._lock:
             while self._noted:
-                self._follow(self._noted.popleft(), newest=not self._noted)
+                self._follow(self._noted.popleft(), publish=not self._noted)
 
-    def _follow(self, noted: _Noted, *, newest: bool) -> None:
+    def _observe_rest(self) -> None:
+        """Tell the agent what is still noted; a row waits for the user's next call."""
+        if self._finished or os.getpid() != self._owner:
+            return
+        with self._lock:
+            while self._noted:
+                self._follow(self._noted.popleft(), publish=False)
+
+    def _follow(self, noted: _Noted, *, publish: bool) -> None:
         values = {str(m.key): float(m.value) for m in noted.metrics if not str(m.key).startswith(_SYSTEM)}
         if not values:
             return
@@ -124,7 +133,7 @@ class Publisher:
         fits = self._runs.follow(run, [(str(m.key), int(m.step or 0)) for m in noted.metrics if m.key in values])
         primary = self._runs.elect(run)
         self.agent.observe(values, step, noted.steps)
-        if newest and primary and fits:
+        if publish and primary and fits:
             self._publish(run, step, int(last.timestamp or 0))
 
     def updated(self, store: Any, run_id: str, status: Any) -> None:

@@ -166,6 +166,34 @@ def test_a_second_training_that_is_waited_for_goes_on_with_the_run(tapped, writt
     assert not written().of("verdict")
 
 
+def test_a_slow_training_is_not_left_for_a_fast_one(tapped, written):
+    """The second one makes many steps in each of the first one's."""
+    first, second = Training(2), Training(3)
+    turns = Turns(2)
+    for _ in range(2):
+        first.step()
+
+    def run_first():
+        for _ in range(4):
+            turns.wait_for(0)
+            first.step()
+            turns.pass_on()
+        turns.left.add(0)
+
+    def run_second():
+        for _ in range(4):
+            turns.wait_for(1)
+            for _ in range(2 * other_threads._LEFT_AFTER):
+                second.step()
+            turns.pass_on()
+
+    tapped.ended.catch_up()
+    tapped.ended.longest = 60.0
+    in_threads(run_first, run_second)
+    steps = [(record.step, record.samples) for record in written().records]
+    assert steps == [(step, 2) for step in range(1, 7)]
+
+
 def test_a_training_that_was_left_is_followed_by_the_one_that_goes_on(tapped, written):
     """Its thread is busy with something else, and makes no step any more."""
     first, second = Training(2), Training(3)
@@ -185,6 +213,7 @@ def test_a_training_that_was_left_is_followed_by_the_one_that_goes_on(tapped, wr
     thread.start()
     while not tapped.ended.steps:
         pass
+    tapped.ended.longest = 0.0
     run_second()
     thread.join()
     assert written().totals.steps >= 1 + 30
@@ -195,8 +224,10 @@ def test_an_optimizer_made_beside_a_training_does_not_set_off_a_search(tapped):
     for _ in range(2):
         training.step()
     made: list[Training] = []
-    other = threading.Thread(target=lambda: made.append(Training(3)))
+    begin = threading.Event()
+    other = threading.Thread(target=lambda: (begin.wait(), made.append(Training(3))))  # type: ignore[func-returns-value]
     other.start()
+    begin.set()
     while not made:
         pass
     other.join()

@@ -116,6 +116,15 @@ def test_a_loss_told_later_stands_at_the_step_after_which_it_was_logged(agent, t
     assert part.losses == {"loss": [2, (4.0, 2), (5.0, 3), (4.0, 2)]}, "one logged before the part is none of it"
 
 
+def test_a_passport_holds_what_an_adapter_was_still_to_tell(agent, train):
+    publish = agent.publish()
+    train(2)
+    waiting = [{"loss": 3.0}, {"loss": 2.0}]
+    publish.before_passport(lambda: [publish.observe(waiting.pop(0), None, after=1) for _ in range(len(waiting))])
+    assert publish.passport()["losses"]["loss"]["count"]["value"] == 2
+    assert publish.passport()["losses"]["loss"]["count"]["value"] == 2
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_diverged_loss_is_told_as_not_finite_and_is_never_the_best(agent, bad):
     publish = agent.publish()

@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 from mlflow.entities import Metric, Param, RunTag
@@ -15,6 +16,9 @@ from tests.mlflow.mlflow_agent import Agent
 from tests.mlflow.mlflow_reading import fresh_run, history, of_user, points
 from trainmeter_mlflow import plugin, publish
 from trainmeter_mlflow.tap import MODULES, tapped_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def fluent_program(uri, agent=None):
@@ -234,6 +238,18 @@ def test_calls_between_two_rows_are_followed_up_together_each_at_its_own_step(
     assert agent.observed_after == [1, 2, 3, 4, 5]
     tapped.finish()
     assert [step for step, _ in history(client, run_id, "trainmeter/step")] == [0, 4]
+
+
+def test_another_trackers_passport_has_what_is_still_noted(agent, database, client, slow_pace, monkeypatch):
+    asked: list[Callable[[], None]] = []
+    monkeypatch.setattr(agent, "before_passport", asked.append)
+    publisher, store = publish.Publisher(agent), client._tracking_client.store
+    agent.step()
+    for step in range(3):
+        publisher.logged(store, "the run", (Metric("loss", 1.0, 1000, step),))
+    assert agent.observed == [({"loss": 1.0}, 0)]
+    asked[0]()
+    assert agent.observed == [({"loss": 1.0}, step) for step in range(3)]
 
 
 def test_what_is_noted_is_bounded(agent, database, client, tapped, slow_pace, monkeypatch):

@@ -20,6 +20,7 @@ from .same_batches import share_batches
 from .side_file import SideFile
 from .step_counter import NEW_STEP, StepCounter
 from .step_under_way import StepUnderWay
+from .used_forwards import take_used
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -144,8 +145,8 @@ class Agent:
     def _file_name(self) -> str:
         return f"r{self.identity.rank}-{self.pid}"
 
-    def backward_ran(self) -> None:
-        """The autograd engine ran on any thread; forwards that waited for it are micro-batches now."""
+    def backward_ran(self, tensors: Any = ()) -> None:
+        """The autograd engine ran on any thread, from these tensors; forwards that waited are micro-batches now."""
         if self.paused:
             return
         step = self.step
@@ -153,12 +154,12 @@ class Agent:
         pending = step.all_pending()
         if pending:
             step.leader = 0
-            batches = step.batches
-            for shape in pending:
-                batches[shape] = batches.get(shape, 0) + 1
-            pending.clear()
+            used = len(pending)
+            if used > 1 and self.model is not None:
+                used = self.model.used_forwards.of(tensors, used)
+            take_used(pending, used, step.batches)
         elif self.model is not None and self.model.armed:
-            self.model.backward_ran()
+            self.model.backward_ran(tensors)
 
     def look_again(self) -> None:
         """Another training may begin, of another model, on another thread: the next optimizer step tells."""

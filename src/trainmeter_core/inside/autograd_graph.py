@@ -25,7 +25,8 @@ def products_in(result: Any) -> dict[str, Any] | None:
 
     `attention`: one row per kind of fused attention: batch, heads, queries, keys, width of q and k, width of v, causal,
     gradients of q, k, v, and how many. `product_flops`: of the batched products forward, None where one does not tell.
-    `plain`: how many others. `opaque`: nodes that hide what they do. `reached`: ids of the parameters that it leads to.
+    `plain`: how many others. `opaque`: nodes that hide what they do. `reached`: by the ids of the parameters that it
+    leads to, by how many edges.
     None where there is no graph, or one too large to be read.
     """
     stack = [tensor.grad_fn for tensor in _tensors(result, _DEPTH) if tensor.grad_fn is not None]
@@ -36,7 +37,7 @@ def products_in(result: Any) -> dict[str, Any] | None:
     plain = 0
     products: int | None = 0
     opaque: set[str] = set()
-    reached: set[int] = set()
+    leaves: dict[Any, int] = {}
     masks: dict[Any, bool | None] = {}
     while stack:
         if len(seen) > MOST_NODES:
@@ -52,23 +53,49 @@ def products_in(result: Any) -> dict[str, Any] | None:
         elif name.startswith(_BATCHED):
             flops = _flops_of(node)
             products = None if products is None or flops is None else products + flops
-        elif "AccumulateGrad" in name:
-            reached.add(id(node.variable))
         elif name.startswith(_PLAIN):
             plain += 1
         elif type(node).__module__ == "torch.autograd.function" and not any(word in name for word in _PASSING):
             opaque.add(name)
-        for upstream, _ in node.next_functions:
-            if upstream is not None and upstream not in seen:
-                seen.add(upstream)
-                stack.append(upstream)
+        _go_on(node, stack, seen, leaves)
     return {
         "attention": [[*row, many] for row, many in attention.items()],
         "product_flops": products,
         "plain": plain,
         "opaque": sorted(opaque),
-        "reached": reached,
+        "reached": _by_parameter(leaves),
     }
+
+
+def edges_to_leaves(value: Any) -> tuple[dict[int, int] | None, int]:
+    """By the ids of the parameters that these tensors' graph leads to, the edges that lead there; and its nodes.
+
+    None where there are too many.
+    """
+    stack = [tensor.grad_fn for tensor in _tensors(value, _DEPTH) if tensor.grad_fn is not None]
+    seen = set(stack)
+    leaves: dict[Any, int] = {}
+    while stack:
+        if len(seen) > MOST_NODES:
+            return None, len(seen)
+        _go_on(stack.pop(), stack, seen, leaves)
+    return _by_parameter(leaves), len(seen)
+
+
+def _go_on(node: Any, stack: list[Any], seen: set[Any], leaves: dict[Any, int]) -> None:
+    """Stack what a node leads to, unless it was met, and count the edges to nodes that lead no further."""
+    for upstream, _ in node.next_functions:
+        if upstream is None:
+            continue
+        if not upstream.next_functions:
+            leaves[upstream] = leaves.get(upstream, 0) + 1
+        if upstream not in seen:
+            seen.add(upstream)
+            stack.append(upstream)
+
+
+def _by_parameter(leaves: dict[Any, int]) -> dict[int, int]:
+    return {id(node.variable): many for node, many in leaves.items() if "AccumulateGrad" in node.name()}
 
 
 def is_triangular(mask: Any) -> bool | None:

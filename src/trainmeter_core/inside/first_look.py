@@ -50,7 +50,8 @@ class FirstLook:
         self.seen: dict[int, SeenCalls] = {}
         self.linear_calls = 0
         self.products: dict[str, Any] | None = None
-        self.reached: set[int] = set()
+        self.reached: dict[int, int] = {}
+        """By the ids of the parameters that the output depends on: the edges that lead there in its graph."""
         self._kinds: dict[type, str] = {}
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
 

@@ -1,15 +1,17 @@
 """Tells a training that goes on upon another thread from a second one that runs beside it, which is passed over.
 
 A program may train on several threads one after the other: each epoch on its own, steps given to a pool. It is one
-training then, and is followed. Where two trainings run at once, the first is counted and the second is not: sums of
-both would be of neither.
+training then, and is followed. Where the first one goes on making steps meanwhile, two trainings run at once: the first
+is counted and the second is not, for sums of both would be of neither.
 """
 
 from __future__ import annotations
 
 import sys
 from _thread import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -20,6 +22,7 @@ if MYPY:
 
 # Where a thread waits for others, or for work: the end of a file's name and a function of it.
 _WAITS = {
+    ("threading.py", "start"),
     ("threading.py", "join"),
     ("concurrent/futures/_base.py", "result"),
     ("concurrent/futures/_base.py", "wait"),
@@ -30,11 +33,10 @@ _WAITS = {
 # Library functions between such a one and the innermost frame.
 _DEEPEST = 4
 
-# Steps beside a training that makes none itself: it has been left, and the other one is followed.
+# Steps beside a training that makes none itself, for so many times its longest step: it has been left, and the other is
+# followed.
 _LEFT_AFTER = 20
-# A few steps may be anybody's; from so many on the user is told.
-_TOLD_AFTER = 3
-
+_LEFT_FOR = 3
 _SAID = (
     "another training ran in the same process at the same time, on another thread; steps, tokens and FLOPs here are "
     "those of the first one alone, and both share the devices' time"
@@ -44,11 +46,14 @@ _SAID = (
 class OtherThreads:
     """Optimizer steps on threads that are not the training thread."""
 
-    __slots__ = ("_in_a_row", "_own_events", "_passed")
+    __slots__ = ("_at_once", "_beside", "_told")
 
     def __init__(self) -> None:
-        self._passed = self._in_a_row = 0
-        self._own_events = -1
+        self._at_once: Any = WeakSet()
+        """Optimizers that have made a step, then the training did, then they again."""
+        self._beside: Any = WeakKeyDictionary()
+        """Optimizers that have made steps beside it: how many, since when, and how many it had made."""
+        self._told = False
 
     def pass_over(self, agent: Agent, optimizer: Any) -> bool:
         """Say whether an optimizer that steps on another thread than the training's is of another training.
@@ -59,19 +64,28 @@ class OtherThreads:
         if agent.ended.startup is None:
             # Which one is the first is decided by who ends a step; until then it is who has begun one.
             return bool(step.in_optimizer) and not is_idle(step.thread)
+        if optimizer in self._at_once:
+            return True
         if not agent.counter.leads(id(optimizer)) and not is_idle(step.thread):
-            if step.optimizer_events != self._own_events:
-                self._own_events, self._in_a_row = step.optimizer_events, 0
-            self._in_a_row += 1
-            self._passed += 1
-            if self._passed == _TOLD_AFTER:
-                agent.event("verdict", {"code": "another-training", "level": "info", "sentence": _SAID})
-            if self._in_a_row < _LEFT_AFTER:
+            now = monotonic()
+            steps, since, events = self._beside.get(optimizer, (0, now, step.optimizer_events))
+            if events != step.optimizer_events:
+                self._at_once.add(optimizer)
+                self._tell(agent)
+                return True
+            self._beside[optimizer] = steps + 1, since, events
+            if steps + 1 < _LEFT_AFTER or now - since < _LEFT_FOR * agent.ended.longest:
                 return True
             agent.look_again()
+        self._beside.pop(optimizer, None)
         step.in_optimizer = step.leader = 0
         step.thread = get_ident()
         return False
+
+    def _tell(self, agent: Agent) -> None:
+        if not self._told:
+            self._told = True
+            agent.event("verdict", {"code": "another-training", "level": "info", "sentence": _SAID})
 
 
 def is_idle(thread: int) -> bool:

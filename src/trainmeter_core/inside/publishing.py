@@ -78,6 +78,7 @@ class Publishing:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._plugins: dict[str, Any] = {}
+        self._before_passport: list[Callable[[], None]] = []
         self.start_anew()
 
     def start_anew(self) -> None:
@@ -282,6 +283,10 @@ class Publishing:
         """Call after an optimizer step, at most once a second."""
         self._agent.each_row.append(work)
 
+    def before_passport(self, work: Callable[[], None]) -> None:
+        """Call before a passport is made."""
+        self._before_passport.append(work)
+
     def counts(self) -> dict[str, float]:
         """The sums since the start of the process, by series name; nothing is taken from the window."""
         row = self._measure(Window(0, 0.0, {}, {}), {})
@@ -355,6 +360,9 @@ class Publishing:
 
     def passport(self, part: Any = None) -> dict[str, Any] | None:
         """The passport so far, from this process's own memory; None before the first step."""
+        for work in self._before_passport:
+            with site("losses"):
+                work()
         told = (part or self._whole).events(log_records(self._board.content()))
         if not told:
             return None

@@ -76,7 +76,7 @@ def install(module: ModuleType, agent: Agent) -> Undo:
                     step.calls += 1
                     step.backwards += 1
                 else:
-                    agent.backward_ran()
+                    agent.backward_ran(args[:1])
                 if outermost and in_graph.stepped is not None:
                     agent.stepped_in_graph()
             except Exception as error:  # noqa: BLE001 - anything of ours

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from ..batch_shape import batch_shape, time_first, time_first_shape
+from ..batch_shape import batch_shape, time_first_shape
 from ..guard import site
+from ..used_forwards import UsedForwards, take_used
 from . import model_calls
 from .model_search import (
     autocast_dtype,
@@ -23,6 +24,7 @@ from .model_search import (
     search_heap,
     unused_copies,
 )
+from .noted import Noted
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -55,29 +57,6 @@ def install(module: ModuleType, agent: Agent) -> Undo:
     return tap.undo
 
 
-class _Noted:
-    """An outermost module and what it was called with before the model was known."""
-
-    __slots__ = ("autocast", "batches", "calls", "look", "module", "pending")
-
-    def __init__(self, module: Any) -> None:
-        self.module = ref(module)
-        self.autocast = autocast_dtype(module)
-        self.pending: list[Shape] = []
-        self.batches: dict[Shape, int] = {}
-        self.calls: dict[Shape, Any] = {}
-        """One call of each shape, while they are to be counted."""
-        self.look: Any = None
-
-    def turn(self) -> None:
-        """Take what was noted as (B, T) for (T, B)."""
-        self.batches = {time_first(shape): calls for shape, calls in self.batches.items()}
-        self.calls = {
-            time_first(shape): call if isinstance(call, str) else call._replace(batch=time_first(shape))
-            for shape, call in self.calls.items()
-        }
-
-
 class ModelTap:
     """Armed: notes every outermost call. Settled: taps the class of the model that the optimizer trains."""
 
@@ -87,7 +66,7 @@ class ModelTap:
         """Until the first optimizer step nobody knows which thread trains."""
         self.module_class = module_class
         self.agent = agent
-        self.noted: dict[int, _Noted] = {}
+        self.noted: dict[int, Noted] = {}
         self.calls = 0
         self.roots: list[Any] = []
         self.tapped: list[tuple[Any, Callable[..., Any] | None]] = []
@@ -99,6 +78,7 @@ class ModelTap:
         """The sizes of the model's inputs, while its FLOPs are known for these alone."""
         self.trained: set[int] = set()
         """Ids of the model's own parameters that are trained, as far as that is known."""
+        self.used_forwards = UsedForwards()
         self.copies: set[int] = set()
         """Ids of what the optimizers hold, where these are copies of the model's parameters."""
         self.described: tuple[Any, str] | None = None
@@ -141,7 +121,7 @@ class ModelTap:
             if noted is None or noted.module() is not module:
                 if len(self.noted) >= _MOST_NOTED:
                     return None
-                noted = self.noted[id(module)] = _Noted(module)
+                noted = self.noted[id(module)] = Noted(module)
             if module.training and model_calls.grad_enabled():
                 shape = batch_shape(args, kwargs)
                 if shape is not None:
@@ -153,7 +133,7 @@ class ModelTap:
             _SITE.failed(error)
         return None
 
-    def _remember(self, noted: _Noted, module: Any, args: Any, kwargs: Any, shape: Shape) -> None:
+    def _remember(self, noted: Noted, module: Any, args: Any, kwargs: Any, shape: Shape) -> None:
         """Keep the shapes of a call that is to be counted, of a few kinds."""
         from ..counting import MOST_SHAPES, remembered
 
@@ -161,7 +141,7 @@ class ModelTap:
             noted.calls[shape] = remembered(args, kwargs, shape, autocast_dtype(module))
 
     @staticmethod
-    def _look(noted: _Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> Any:
+    def _look(noted: Noted, args: tuple[Any, ...], kwargs: dict[str, Any], shape: Shape) -> Any:
         """Look at a module's first training call, and at later ones for sizes that differ."""
         from ..first_look import FirstLook, sizes_of
 
@@ -211,12 +191,13 @@ class ModelTap:
             if shape is not None:
                 self.agent.step.other_forward(shape)
 
-    def backward_ran(self) -> None:
+    def backward_ran(self, tensors: Any) -> None:
         """Forwards that waited for this backward are micro-batches."""
         for noted in self.noted.values():
-            for shape in noted.pending:
-                noted.batches[shape] = noted.batches.get(shape, 0) + 1
-            noted.pending.clear()
+            used = len(noted.pending)
+            if used > 1:
+                used = noted.used_forwards().of(tensors, used)
+            take_used(noted.pending, used, noted.batches)
 
     def settle(self, agent: Agent, optimizer: Any) -> None:
         """Choose the model at the end of a step, hand its micro-batches to the step, and tap its class alone."""
@@ -252,6 +233,7 @@ class ModelTap:
                 best = most_covering(self.noted, owned)[0] or best
                 root = best.module()
             self._untap()
+            self.used_forwards = best.used_forwards()
             self.copies = owned if chosen.is_copy else set()
             self.trained = {id(p) for p in root.parameters() if p.requires_grad} if chosen.is_copy else owned
             if best.look is not None and best.look.time_first:

@@ -52,6 +52,12 @@ def test_a_program_that_python_isolates_runs_unmeasured_and_tm_says_why(launch):
     assert "-I keeps the agent out" in run.stderr
 
 
+def test_a_command_that_sets_pythonpath_itself_is_told_how_to(launch):
+    run = launch.tm("--", "env", "PYTHONPATH=/nowhere", PYTHON, "-c", "print('as ever')")
+    assert (run.code, run.stdout) == (0, b"as ever\n")
+    assert "set it before tm: PYTHONPATH=" in run.stderr
+
+
 def test_training_under_isolation_is_unharmed(launch):
     script = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); import crash"
     bare, run = launch.bare(PYTHON, "-I", "-c", script), launch.tm("--", PYTHON, "-I", "-c", script)

@@ -106,6 +106,11 @@ def nothing_seen(agents: int, command: Sequence[str]) -> str:
     blind = next((word for word in command[1:4] if word in ("-I", "-E", "-S", "-IS", "-ES")), None)
     if blind:
         return f"Python's {blind} keeps the agent out: nothing inside the program was seen (tm enable lets it in)"
+    if any(word.startswith("PYTHONPATH=") for word in command):
+        return (
+            "the command sets PYTHONPATH and so keeps the agent out: nothing inside the program was seen "
+            "(set it before tm: PYTHONPATH=… tm …, or tm enable)"
+        )
     return "no Python with torch was seen in this command, so there is nothing to count"
 
 

@@ -23,6 +23,10 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.ids = torch.zeros(samples, 5, dtype=torch.long)
 
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+
     def step(self) -> None:
         self.model(self.ids).sum().backward()
         self.optimizer.step()
@@ -192,6 +196,29 @@ def test_a_slow_training_is_not_left_for_a_fast_one(tapped, written):
     in_threads(run_first, run_second)
     steps = [(record.step, record.samples) for record in written().records]
     assert steps == [(step, 2) for step in range(1, 7)]
+
+
+def test_a_thread_that_was_given_the_number_of_one_that_ended_is_not_the_training(tapped, written):
+    """A tracker's own thread, say, begun between two trials of a sweep."""
+    first, second = Training(2), Training(2)
+    in_threads(lambda: first.steps(2))
+    stop = threading.Event()
+
+    def spin():
+        while not stop.is_set():
+            pass
+
+    trackers = threading.Thread(target=spin)
+    trackers.start()
+    tapped.step.thread = trackers.ident
+    thread = threading.Thread(target=second.steps, args=(20,))
+    thread.start()
+    while thread.is_alive():
+        pass
+    stop.set()
+    trackers.join()
+    assert written().totals.steps >= 2 + 20 - 16
+    assert not written().of("verdict")
 
 
 def test_a_training_that_was_left_is_followed_by_the_one_that_goes_on(tapped, written):

@@ -14,7 +14,7 @@ from . import span_clock
 from .ended_steps import EndedSteps
 from .guard import failures, site
 from .identity import identity_of_process
-from .other_threads import OtherThreads, is_idle
+from .other_threads import OtherThreads
 from .ring import Ring
 from .same_batches import share_batches
 from .side_file import SideFile
@@ -82,7 +82,7 @@ class Agent:
         self._announcing = False
         self._thread_open = True
         """Whether the next optimizer step tells which thread trains."""
-        self._other_threads = OtherThreads()
+        self._other_threads = OtherThreads(self.step)
         self._numel: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}
 
@@ -171,14 +171,14 @@ class Agent:
 
     def is_beside(self) -> bool:
         """Say whether this thread runs beside a training thread that is at work."""
-        thread = self.step.thread
-        return self.ended.startup is not None and get_ident() != thread and not is_idle(thread)
+        elsewhere = self.ended.startup is not None and get_ident() != self.step.thread
+        return elsewhere and not self._other_threads.rests()
 
     def trains_here_now(self) -> bool:
         """Asked on another thread that calls the model: where the training's own rests, this one trains now."""
-        if not is_idle(self.step.thread):
+        if not self._other_threads.rests():
             return False
-        self.step.thread = get_ident()
+        self._other_threads.train_here()
         return True
 
     # --- the optimizer step -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Agent:
             step.optimizer = id(optimizer)
             if self._thread_open or not self.ended.startup:
                 self._thread_open = False
-                step.thread = get_ident()
+                self._other_threads.train_here()
             if step.base != span_clock.STEP:
                 step.set_base(span_clock.STEP)
         step.in_optimizer += 1

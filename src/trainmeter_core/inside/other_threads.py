@@ -8,13 +8,15 @@ is counted and the second is not, for sums of both would be of neither.
 from __future__ import annotations
 
 import sys
+import threading
 from _thread import get_ident
 from time import monotonic
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .step_under_way import StepUnderWay
 
 MYPY = False
 if MYPY:
@@ -44,16 +46,31 @@ _SAID = (
 
 
 class OtherThreads:
-    """Optimizer steps on threads that are not the training thread."""
+    """Which thread trains, and optimizer steps on others."""
 
-    __slots__ = ("_at_once", "_beside", "_told")
+    __slots__ = ("_at_once", "_beside", "_step", "_thread", "_told")
 
-    def __init__(self) -> None:
+    def __init__(self, step: StepUnderWay) -> None:
+        self._step = step
+        self.train_here()
         self._at_once: Any = WeakSet()
         """Optimizers that have made a step, then the training did, then they again."""
         self._beside: Any = WeakKeyDictionary()
         """Optimizers that have made steps beside it: how many, since when, and how many it had made."""
         self._told = False
+
+    def train_here(self) -> None:
+        """This thread trains from now on."""
+        self._step.thread = get_ident()
+        thread = _threads().get(self._step.thread)
+        self._thread = None if thread is None else ref(thread)
+
+    def rests(self) -> bool:
+        """Say whether the training thread has ended, or waits for another one or for work."""
+        thread = self._step.thread
+        # A thread that began later may have been given its number.
+        ended = self._thread is not None and _threads().get(thread) is not self._thread()
+        return ended or is_idle(thread)
 
     def pass_over(self, agent: Agent, optimizer: Any) -> bool:
         """Say whether an optimizer that steps on another thread than the training's is of another training.
@@ -63,10 +80,10 @@ class OtherThreads:
         step = agent.step
         if agent.ended.startup is None:
             # Which one is the first is decided by who ends a step; until then it is who has begun one.
-            return bool(step.in_optimizer) and not is_idle(step.thread)
+            return bool(step.in_optimizer) and not self.rests()
         if optimizer in self._at_once:
             return True
-        if not agent.counter.leads(id(optimizer)) and not is_idle(step.thread):
+        if not agent.counter.leads(id(optimizer)) and not self.rests():
             now = monotonic()
             steps, since, events = self._beside.get(optimizer, (0, now, step.optimizer_events))
             if events != step.optimizer_events:
@@ -79,13 +96,18 @@ class OtherThreads:
             agent.look_again()
         self._beside.pop(optimizer, None)
         step.in_optimizer = step.leader = 0
-        step.thread = get_ident()
+        self.train_here()
         return False
 
     def _tell(self, agent: Agent) -> None:
         if not self._told:
             self._told = True
             agent.event("verdict", {"code": "another-training", "level": "info", "sentence": _SAID})
+
+
+def _threads() -> Any:
+    """The threads that `threading` knows, by their numbers; asking it in another way would make one up for this one."""
+    return threading._active  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def is_idle(thread: int) -> bool:

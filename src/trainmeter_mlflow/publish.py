@@ -1,8 +1,8 @@
 """What the user's own log calls set off: follow their runs, and hand a row to the sender when one is due.
 
 Everything here runs inside the user's call and only touches memory; the network belongs to the sender's thread. Most
-calls are only noted, and followed up together: code that runs once a second is not in the processor's caches, and
-costs several times what it costs in a loop of its own.
+calls are only noted, and followed up together: code that runs once a step is not in the processor's caches, and it
+costs several times there what it costs in a loop of its own.
 """
 
 from __future__ import annotations
